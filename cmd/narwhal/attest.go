@@ -1,0 +1,89 @@
+package main
+
+import (
+	"fmt"
+	"io"
+	"os"
+
+	"github.com/spf13/cobra"
+
+	"github.com/narwhal-fleet/narwhal/attest"
+	"github.com/narwhal-fleet/narwhal/internal/problem"
+)
+
+func attestVerb(a *app) *cobra.Command {
+	c := &cobra.Command{Use: "attest", Short: "Statements about a record, a binary or an engine"}
+	c.AddCommand(attestServeVerb(a), attestVerifyVerb(a))
+	return c
+}
+
+func attestServeVerb(*app) *cobra.Command {
+	var listen, engine, document, key string
+	var pid int
+	c := &cobra.Command{
+		Use: "serve", Short: "The engine sidecar: attests a live engine and signs over a nonce", Args: cobra.NoArgs,
+		RunE: func(cmd *cobra.Command, _ []string) error {
+			raw, err := os.ReadFile(document)
+			if err != nil {
+				return problem.Wrap(problem.Invalid, "document_unreadable", "read the attestation", err, "give --document FILE")
+			}
+			doc, err := attest.ParseDocument(raw)
+			if err != nil {
+				return problem.Wrap(problem.Invalid, "document_invalid", "read the attestation", err, "gate E writes one")
+			}
+			signer, _, err := attest.OpenKeyFile(key, nil)
+			if err != nil {
+				return problem.Wrap(problem.Invalid, "key_unusable", "open the sidecar's key", err, "gate B makes one")
+			}
+			return attest.Serve(cmd.Context(), attest.SidecarConfig{Listen: listen, Document: doc, Identity: attest.HTTPIdentity{Base: engine, PID: pid}, Signer: signer})
+		},
+	}
+	c.Flags().StringVar(&listen, "listen", attest.DefaultListen, "address to listen on")
+	c.Flags().StringVar(&engine, "engine", "", "base URL of the engine")
+	c.Flags().StringVar(&document, "document", "", "narwhal.attestation file")
+	c.Flags().StringVar(&key, "key", "", "private key of the sidecar")
+	c.Flags().IntVar(&pid, "pid", 0, "process id of the engine, 0 for none")
+	for _, n := range []string{"engine", "document", "key"} {
+		_ = c.MarkFlagRequired(n)
+	}
+	return c
+}
+
+func attestVerifyVerb(a *app) *cobra.Command {
+	var keys, types []string
+	c := &cobra.Command{
+		Use: "verify BUNDLE", Short: "Verifies a Sigstore bundle offline against named keys", Args: cobra.ExactArgs(1),
+		RunE: func(_ *cobra.Command, args []string) error {
+			raw, err := a.read(args[0])
+			if err != nil {
+				return problem.Wrap(problem.Invalid, "file_unreadable", "read the bundle", err, "check the path")
+			}
+			p := attest.Policy{PredicateTypes: types, AnySubject: true}
+			for _, path := range keys {
+				k, err := attest.LoadPublicFile(path)
+				if err != nil {
+					return problem.Wrap(problem.Invalid, "trust_unreadable", "read a trusted key", err, "give a public key in PEM")
+				}
+				p.Keys = append(p.Keys, k)
+			}
+			v, err := attest.NewVerifier(p)
+			if err != nil {
+				return problem.Wrap(problem.Invalid, "policy_incomplete", "verify the bundle", err, "give --key and --type")
+			}
+			got, err := v.Verify(raw)
+			if err != nil {
+				return problem.Wrap(problem.Unverified, attest.Code(err), "verify the bundle", err, "the bundle, its key or its type is not the expected one")
+			}
+			a.result = &result{data: map[string]any{"statement": got.Statement, "signer": got.Key.Hint()}, text: func(w io.Writer) {
+				fmt.Fprintf(w, "%s, signed by %s\n", got.Statement.PredicateType, got.Key.Hint())
+				for _, s := range got.Statement.Subject {
+					fmt.Fprintf(w, "  %s sha256:%s\n", s.Name, s.Digest["sha256"])
+				}
+			}}
+			return nil
+		},
+	}
+	c.Flags().StringArrayVar(&keys, "key", nil, "trusted public key file; repeat for several")
+	c.Flags().StringArrayVar(&types, "type", nil, "accepted predicate type; repeat for several")
+	return c
+}

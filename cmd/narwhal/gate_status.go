@@ -1,0 +1,216 @@
+package main
+
+import (
+	"encoding/json"
+	"errors"
+	"fmt"
+	"io"
+	"os"
+	"path/filepath"
+	"strings"
+
+	"github.com/spf13/cobra"
+
+	"github.com/narwhal-fleet/narwhal/fleet"
+	"github.com/narwhal-fleet/narwhal/gates"
+	"github.com/narwhal-fleet/narwhal/gates/record"
+	"github.com/narwhal-fleet/narwhal/internal/problem"
+)
+
+func gateStatusVerb(a *app) *cobra.Command {
+	var f gateFlags
+	c := &cobra.Command{
+		Use: "status", Short: "Shows the seven gates, their evidence and what went stale", Args: cobra.NoArgs,
+		RunE: func(cmd *cobra.Command, _ []string) error {
+			if f.live {
+				s, err := a.openSession(cmd.Context(), f.fleet, f.run, false, gates.Quiet{})
+				if err != nil {
+					return err
+				}
+				defer s.Close()
+				if _, err := s.runner.Forecast(cmd.Context(), gates.Options{}); err != nil {
+					return err
+				}
+				d := s.status()
+				a.result = &result{data: d, text: d.print}
+				return nil
+			}
+			v, err := a.readRun(cmd, f)
+			if err != nil {
+				return err
+			}
+			stale := gates.StaleUnder(pipeline(), v.fleet, v.snap.State, gates.Inputs(v.fleet, gates.Release{}), v.snap.Load)
+			for k, why := range stale {
+				if why == "the narwhal binary changed" {
+					delete(stale, k) // this reading does not say which binary runs the gates
+				}
+			}
+			d := statusOf(v.fleet.Deploy.Name, filepath.Base(v.snap.Dir), v.snap.Dir, v.snap.State, stale, v.fleet.Deploy.Router.Listen)
+			a.result = &result{data: d, text: d.print}
+			return nil
+		},
+	}
+	f.add(c)
+	c.Flags().BoolVar(&f.live, "live", false, "ask the hosts what runs now")
+	return c
+}
+
+// readOnly is a run that is looked at without a lock.
+type readOnly struct {
+	loaded
+	snap  *record.Snapshot
+	state string
+}
+
+// readRun finds and reads a run beside whoever writes it.
+func (a *app) readRun(cmd *cobra.Command, f gateFlags) (readOnly, error) {
+	l, err := a.loadFleet(cmd.Context(), f.fleet)
+	if err != nil {
+		return readOnly{}, err
+	}
+	if err := l.withDeploy(); err != nil {
+		return readOnly{}, err
+	}
+	v := readOnly{loaded: l}
+	if v.state, err = a.stateDir(); err != nil {
+		return v, err
+	}
+	v.snap, err = readSnapshot(v.state, l.fleet.Deploy.Name, f.run)
+	return v, err
+}
+
+func readSnapshot(state, name, prefix string) (*record.Snapshot, error) {
+	dir, err := record.Resolve(state, name, prefix)
+	if errors.Is(err, record.ErrNoRun) {
+		return nil, problem.Wrap(problem.Invalid, "no_such_run", "find the run", err, "narwhal gate run starts one")
+	} else if err != nil {
+		return nil, problem.Wrap(problem.Invalid, "no_such_run", "find the run", err, "narwhal gate runs lists them")
+	}
+	snap, err := record.Read(dir)
+	return snap, recordProblem(err)
+}
+
+func gateLogVerb(a *app) *cobra.Command {
+	var f gateFlags
+	var gate, host string
+	c := &cobra.Command{
+		Use: "log", Short: "Prints the record as readable lines", Args: cobra.NoArgs,
+		RunE: func(cmd *cobra.Command, _ []string) error {
+			v, err := a.readRun(cmd, f)
+			if err != nil {
+				return err
+			}
+			var events []record.Event
+			for _, ev := range v.snap.Events {
+				if (gate == "" || strings.EqualFold(ev.Gate, gate)) && (host == "" || ev.Host == host) {
+					events = append(events, ev)
+				}
+			}
+			a.result = &result{data: map[string]any{"run": v.snap.State.Run, "events": events}, text: func(w io.Writer) {
+				for _, ev := range events {
+					fmt.Fprintln(w, eventLine(ev))
+				}
+			}}
+			return nil
+		},
+	}
+	f.add(c)
+	c.Flags().StringVar(&gate, "gate", "", "this gate alone")
+	c.Flags().StringVar(&host, "host", "", "this host alone")
+	return c
+}
+
+// eventLine is an event for a person.
+func eventLine(ev record.Event) string {
+	var b map[string]any
+	_ = json.Unmarshal(ev.Body, &b)
+	var what []string
+	for _, k := range []string{"key", "summary", "state", "status", "error", "because", "signal", "to", "how", "text", "digest"} {
+		if s, ok := b[k].(string); ok && s != "" {
+			if k == "digest" {
+				s = fmt.Sprintf("%.12s", s)
+			}
+			what = append(what, s)
+		}
+	}
+	where := ev.Step
+	if where == "" {
+		where = ev.Gate
+	}
+	if ev.Host != "" {
+		where += " @" + ev.Host
+	}
+	return fmt.Sprintf("%5d %s %-17s %-28s %s", ev.Seq, ev.Time.Local().Format("15:04:05.000"), ev.Kind, where, strings.Join(what, " | "))
+}
+
+func gateRunsVerb(a *app) *cobra.Command {
+	var f gateFlags
+	c := &cobra.Command{
+		Use: "runs", Short: "Lists the runs of a fleet", Args: cobra.NoArgs,
+		RunE: func(cmd *cobra.Command, _ []string) error {
+			l, err := a.loadFleet(cmd.Context(), f.fleet)
+			if err != nil {
+				return err
+			}
+			if err := l.withDeploy(); err != nil {
+				return err
+			}
+			state, err := a.stateDir()
+			if err != nil {
+				return err
+			}
+			runs, err := listRuns(state, l.fleet)
+			if err != nil {
+				return err
+			}
+			a.result = &result{data: map[string]any{"fleet": l.fleet.Deploy.Name, "runs": runs}, text: func(w io.Writer) {
+				for _, r := range runs {
+					fmt.Fprintf(w, "%s  passed %s  %d events\n", r.Run, r.Passed, r.Events)
+				}
+			}}
+			return nil
+		},
+	}
+	fleetFlag(c, &f.fleet)
+	return c
+}
+
+type runLine struct {
+	Run    string `json:"run"`
+	Dir    string `json:"dir"`
+	Passed string `json:"passed"` // letters of passed gates
+	Events int64  `json:"events"`
+}
+
+func listRuns(state string, f fleet.Fleet) ([]runLine, error) {
+	list, err := record.List(state, f.Deploy.Name)
+	if err != nil {
+		return nil, problem.Wrap(problem.Failed, "state_unreadable", "list the runs", err, "check the state folder")
+	}
+	out := []runLine{}
+	for _, r := range list {
+		snap, err := record.Read(r.Dir)
+		if err != nil {
+			out = append(out, runLine{Run: r.ID, Dir: r.Dir, Passed: "unreadable"})
+			continue
+		}
+		line := runLine{Run: r.ID, Dir: r.Dir, Events: snap.Seq, Passed: "none"}
+		passed := ""
+		for _, g := range pipeline() {
+			if snap.State.Gates[g.Info().Letter].State == record.VerdictPassed {
+				passed += g.Info().Letter
+			}
+		}
+		if passed != "" {
+			line.Passed = passed
+		}
+		out = append(out, line)
+	}
+	return out, nil
+}
+
+// exists reports whether a path is there.
+func exists(path string) bool {
+	_, err := os.Stat(path)
+	return err == nil
+}

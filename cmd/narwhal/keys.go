@@ -1,0 +1,76 @@
+package main
+
+import (
+	"fmt"
+	"io"
+	"path/filepath"
+
+	"github.com/spf13/cobra"
+
+	"github.com/narwhal-fleet/narwhal/attest"
+	"github.com/narwhal-fleet/narwhal/fleet"
+	"github.com/narwhal-fleet/narwhal/internal/problem"
+)
+
+type keyData struct {
+	Path   string `json:"path"`
+	Public string `json:"public"`
+	Hint   string `json:"hint"`
+}
+
+func keysVerb(a *app) *cobra.Command {
+	c := &cobra.Command{Use: "keys", Short: "The signing keys of an operator or CI"}
+	var out, ref string
+	generate := &cobra.Command{
+		Use: "generate", Short: "Makes an ECDSA P-256 key and its public half", Args: cobra.NoArgs,
+		RunE: func(*cobra.Command, []string) error { return a.openKey(out, ref, true) },
+	}
+	show := &cobra.Command{
+		Use: "show", Short: "Shows the public half of a key", Args: cobra.NoArgs,
+		RunE: func(*cobra.Command, []string) error { return a.openKey(out, ref, false) },
+	}
+	for _, v := range []*cobra.Command{generate, show} {
+		v.Flags().StringVarP(&out, "output", "o", "", "key file (default: operator.key in the state folder's keys)")
+		v.Flags().StringVar(&ref, "passphrase", "", "passphrase by reference: env:NAME or file:PATH")
+		c.AddCommand(v)
+	}
+	return c
+}
+
+func (a *app) openKey(path, ref string, generate bool) error {
+	if path == "" {
+		state, err := a.stateDir()
+		if err != nil {
+			return err
+		}
+		path = filepath.Join(state, "keys", "operator.key")
+	}
+	if exists(path) == generate {
+		if generate {
+			return problem.New(problem.Invalid, "key_exists", "a key lies at "+path+" already", "name another file with -o, or use this one")
+		}
+		return problem.New(problem.Invalid, "key_missing", "no key at "+path, "narwhal keys generate makes one")
+	}
+	var pass []byte
+	if ref != "" {
+		l := loaded{base: a.dir}
+		v, err := l.secret(a)(fleet.SecretRef(ref))
+		if err != nil {
+			return err
+		}
+		pass = []byte(v.Reveal())
+	}
+	signer, created, err := attest.OpenKeyFile(path, pass)
+	if err != nil {
+		return problem.Wrap(problem.Failed, "key_unusable", "open the key", err, "check the file's mode (0600) and the passphrase")
+	}
+	d := keyData{Path: path, Public: string(signer.Public().PEM()), Hint: signer.Public().Hint()}
+	state := "existing"
+	if created {
+		state = "created"
+	}
+	a.result = &result{data: d, artifacts: []artifact{{"key", path, state}, {"public_key", path + ".pub", state}}, text: func(w io.Writer) {
+		fmt.Fprintf(w, "%s\n%s", d.Path, d.Public)
+	}}
+	return nil
+}

@@ -1,0 +1,36 @@
+// Command narwhal takes a fleet of LLM engines from a file to served, measured traffic.
+//
+// It promises one file per verb: flags in, result or problem out, an exit code.
+// It refuses to decide: decisions live in the rooms that the verbs call.
+package main
+
+import (
+	"context"
+	"os"
+	"os/signal"
+	"syscall"
+
+	"github.com/narwhal-fleet/narwhal/internal/problem"
+)
+
+func main() {
+	ctx, cancel := context.WithCancelCause(context.Background())
+	signals := make(chan os.Signal, 2)
+	signal.Notify(signals, syscall.SIGINT, syscall.SIGTERM)
+	go func() {
+		s := <-signals
+		status := problem.Interrupted
+		if s == syscall.SIGTERM {
+			status = problem.Terminated
+		}
+		cancel(interrupted(status))
+		<-signals // a second signal does not wait for an orderly stop
+		os.Exit(status.Exit())
+	}()
+	os.Exit(run(ctx, os.Args[1:], system()))
+}
+
+// interrupted is the cause of an orderly stop.
+func interrupted(status problem.Status) error {
+	return problem.New(status, "interrupted", "interrupted; the record says where", "run the same command again to go on")
+}

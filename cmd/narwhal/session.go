@@ -1,0 +1,249 @@
+package main
+
+import (
+	"context"
+	"crypto/sha256"
+	"encoding/hex"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"io"
+	"os"
+	"path/filepath"
+	"runtime"
+	"strconv"
+	"time"
+
+	"github.com/narwhal-fleet/narwhal/attest"
+	"github.com/narwhal-fleet/narwhal/fleet/remote"
+	"github.com/narwhal-fleet/narwhal/gates"
+	"github.com/narwhal-fleet/narwhal/gates/record"
+	"github.com/narwhal-fleet/narwhal/internal/problem"
+)
+
+// session is one command's hold on a fleet: its file, its record, its lock.
+type session struct {
+	loaded
+	app    *app
+	state  string
+	dir    string // of the run
+	run    string
+	record *record.Run
+	lock   *record.Lock
+	runner *gates.Runner
+	jumps  *remote.Jumps
+}
+
+// openSession loads the fleet, takes the local lock and opens a run: the named one, the
+// latest, or a new one when there is none or fresh is set.
+func (a *app) openSession(ctx context.Context, files []string, runPrefix string, fresh bool, progress gates.Progress) (*session, error) {
+	l, err := a.loadFleet(ctx, files)
+	if err != nil {
+		return nil, err
+	}
+	if err := l.withDeploy(); err != nil {
+		return nil, err
+	}
+	s := &session{loaded: l, app: a}
+	if s.state, err = a.stateDir(); err != nil {
+		return nil, err
+	}
+	if err := s.open(runPrefix, fresh); err != nil {
+		s.Close()
+		return nil, err
+	}
+	if err := s.newRunner(progress); err != nil {
+		s.Close()
+		return nil, err
+	}
+	return s, nil
+}
+
+func (s *session) open(prefix string, fresh bool) error {
+	name := s.fleet.Deploy.Name
+	dir, err := record.FleetDir(s.state, name)
+	if err != nil {
+		return problem.Wrap(problem.Invalid, "fleet_name", "open the state folder", err, "give deploy.name letters, digits and dashes only")
+	}
+	s.lock, err = record.Acquire(filepath.Join(dir, "lock"), record.Self(prefix), s.fleet.Deploy.Limits.LockTTL.D())
+	var held *record.LockedError
+	if errors.As(err, &held) {
+		return problem.New(problem.Locked, "fleet_locked", "another run holds this fleet: "+held.Error(), "wait until it ends; narwhal gate status shows how far it is")
+	} else if err != nil {
+		return problem.Wrap(problem.Failed, "state_unwritable", "lock the fleet", err, "check that the state folder can be written")
+	}
+	if !fresh {
+		s.dir, err = record.Resolve(s.state, name, prefix)
+		if errors.Is(err, record.ErrNoRun) && (prefix == "" || prefix == "latest") {
+			fresh = true
+		} else if err != nil {
+			return problem.Wrap(problem.Invalid, "no_such_run", "find the run", err, "narwhal gate runs lists them")
+		}
+	}
+	opt := record.Options{CrashAfter: s.crashAfter()}
+	if fresh {
+		return s.create(name, opt)
+	}
+	s.run = filepath.Base(s.dir)
+	s.record, err = record.Open(s.dir, opt)
+	return recordProblem(err)
+}
+
+// crashAfter is a test's wish that the process dies after so many events.
+func (s *session) crashAfter() int {
+	n, _ := strconv.Atoi(s.app.getenv("NARWHAL_CRASH_AFTER"))
+	return n
+}
+
+func (s *session) create(name string, opt record.Options) error {
+	s.run = record.NewID(time.Now())
+	var err error
+	if s.dir, err = record.RunDir(s.state, name, s.run); err != nil {
+		return err
+	}
+	doc, err := json.MarshalIndent(s.fleet, "", "  ")
+	if err != nil {
+		return err
+	}
+	signer, err := s.signer()
+	if err != nil {
+		return err
+	}
+	s.record, err = record.Create(s.dir, record.Header{Run: s.run, FleetName: name, Fleet: doc, Operator: string(signer.Public().PEM()), Version: version}, opt)
+	return recordProblem(err)
+}
+
+func recordProblem(err error) error {
+	var chain *record.ChainError
+	switch {
+	case err == nil:
+		return nil
+	case errors.As(err, &chain):
+		return problem.Wrap(problem.Unverified, "chain_broken", "open the record", err, "narwhal gate verify names everything that does not hold; narwhal gate run --new starts a new run")
+	case errors.Is(err, record.ErrBusy):
+		return problem.Wrap(problem.Locked, "record_busy", "open the record", err, "wait until the other command ends")
+	}
+	return problem.Wrap(problem.Failed, "record_unreadable", "open the record", err, "check the state folder")
+}
+
+// newRunner readies the runner with this binary as the release.
+func (s *session) newRunner(progress gates.Progress) error {
+	rel, err := s.release()
+	if err != nil {
+		return err
+	}
+	signer, err := s.signer()
+	if err != nil {
+		return err
+	}
+	s.jumps = remote.NewJumps()
+	s.runner = &gates.Runner{
+		Gates: pipeline(), Fleet: s.fleet, Release: rel, Record: s.record, Dir: s.dir, RunID: s.run,
+		Secrets: s.secret(s.app), Progress: progress, Signer: signer, Holder: s.holder(),
+	}
+	s.runner.Connect = s.connect(s.runner.Guard)
+	return nil
+}
+
+// holder tells this state folder on this workstation from every other.
+func (s *session) holder() string {
+	host, _ := os.Hostname()
+	sum := sha256.Sum256([]byte(host + "\x00" + s.state + "\x00" + s.fleet.Deploy.Name))
+	return hex.EncodeToString(sum[:16])
+}
+
+func (s *session) connect(policy func(remote.Operation) error) gates.Connect {
+	lim := s.fleet.Deploy.Limits
+	return func(ctx context.Context, id string) (gates.Host, error) {
+		cfg, err := remote.FromFleet(s.fleet, id, s.secret(s.app))
+		if err != nil {
+			return nil, err
+		}
+		h, err := remote.Open(ctx, cfg, remote.Options{Policy: policy, ConnectTimeout: lim.Connect.D(), MaxOutput: int(lim.OutputBytes), Jumps: s.jumps})
+		if err != nil {
+			return nil, err
+		}
+		return h, nil
+	}
+}
+
+// release describes the binary that the hosts shall carry.
+func (s *session) release() (gates.Release, error) {
+	rel := gates.Release{Path: s.path(s.fleet.Deploy.Release.Binary), Arch: runtime.GOOS + "/" + runtime.GOARCH}
+	if s.fleet.Deploy.Release.Binary == "" {
+		exe, err := os.Executable()
+		if err != nil {
+			return rel, fmt.Errorf("find own binary: %w", err)
+		}
+		rel.Path = exe
+	} else {
+		rel.Arch = "" // another binary may be for another machine; the host proves that it runs
+	}
+	f, err := os.Open(rel.Path)
+	if err != nil {
+		return rel, problem.Wrap(problem.Invalid, "release_unreadable", "read the release", err, "check deploy.release.binary")
+	}
+	defer f.Close()
+	h := sha256.New()
+	if rel.Bytes, err = io.Copy(h, f); err != nil {
+		return rel, problem.Wrap(problem.Invalid, "release_unreadable", "read the release", err, "check deploy.release.binary")
+	}
+	rel.SHA256 = hex.EncodeToString(h.Sum(nil))
+	return rel, nil
+}
+
+// signer is the operator's key: the fleet's, else the state folder's own, made on first use.
+func (s *session) signer() (*attest.Signer, error) {
+	sign := s.fleet.Deploy.Sign
+	var pass []byte
+	if sign.Passphrase != "" {
+		v, err := s.secret(s.app)(sign.Passphrase)
+		if err != nil {
+			return nil, err
+		}
+		pass = []byte(v.Reveal())
+	}
+	path := filepath.Join(s.state, "keys", "operator.key")
+	if sign.Key != "" {
+		path = s.path(sign.Key)
+		if _, err := os.Stat(path); err != nil {
+			return nil, problem.Wrap(problem.Invalid, "key_missing", "open the signing key", err, "narwhal keys generate -o "+path)
+		}
+	}
+	signer, _, err := attest.OpenKeyFile(path, pass)
+	if err != nil {
+		return nil, problem.Wrap(problem.Invalid, "key_unusable", "open the signing key", err, "check deploy.sign and the key file's mode (0600)")
+	}
+	return signer, nil
+}
+
+// trust are the keys that seals of this fleet may be signed with.
+func (s *session) trust() ([]*attest.Public, error) { return s.trustOf(s.app) }
+
+func (l *loaded) trustOf(*app) ([]*attest.Public, error) {
+	var out []*attest.Public
+	for _, ref := range l.fleet.Deploy.Sign.Trust {
+		p, err := attest.LoadPublicFile(l.path(ref))
+		if err != nil {
+			return nil, problem.Wrap(problem.Invalid, "trust_unreadable", "read a trusted key", err, "check deploy.sign.trust")
+		}
+		out = append(out, p)
+	}
+	return out, nil
+}
+
+// Close releases everything, the lock last.
+func (s *session) Close() {
+	if s.runner != nil {
+		_ = s.runner.Close()
+	}
+	if s.jumps != nil {
+		_ = s.jumps.Close()
+	}
+	if s.record != nil {
+		_ = s.record.Close()
+	}
+	if s.lock != nil {
+		_ = s.lock.Release()
+	}
+}

@@ -1,0 +1,184 @@
+package fleet
+
+import (
+	"crypto/sha256"
+	"encoding/hex"
+	"encoding/json"
+	"fmt"
+	"net"
+	"net/url"
+	"path"
+	"slices"
+	"strconv"
+	"strings"
+)
+
+// Resolved is the launch of one engine with every name filled in. It holds no secret:
+// Secrets are references.
+type Resolved struct {
+	IID       string               `json:"iid"`
+	Host      string               `json:"host"`
+	Kind      string               `json:"kind"`
+	Argv      []string             `json:"argv,omitempty"`
+	Env       map[string]string    `json:"env,omitempty"`
+	Secrets   map[string]SecretRef `json:"secrets,omitempty"`
+	Image     string               `json:"image,omitempty"`
+	Runtime   string               `json:"runtime,omitempty"`
+	Unit      string               `json:"unit,omitempty"`
+	ModelDir  string               `json:"model_dir,omitempty"`
+	URL       string               `json:"url"`
+	Listen    string               `json:"listen"`
+	Side      int                  `json:"side_channel,omitempty"`
+	UCX       string               `json:"ucx,omitempty"`
+	Simulated *Simulated           `json:"simulated,omitempty"`
+	Within    Duration             `json:"-"`
+	StopAfter Duration             `json:"-"`
+}
+
+// Digest identifies the launch: SHA-256 of its JSON, time limits left out.
+func (r Resolved) Digest() string {
+	b, err := json.Marshal(r)
+	if err != nil {
+		panic(fmt.Sprintf("marshal launch: %v", err)) // plain data always marshals
+	}
+	sum := sha256.Sum256(b)
+	return hex.EncodeToString(sum[:])
+}
+
+// ByID returns the engine with the id.
+func (f Fleet) ByID(iid string) (Engine, bool) {
+	for _, e := range f.Engines {
+		if e.IID == iid {
+			return e, true
+		}
+	}
+	return Engine{}, false
+}
+
+// EngineIDs lists the engines in fleet order.
+func (f Fleet) EngineIDs() []string {
+	ids := make([]string, len(f.Engines))
+	for i, e := range f.Engines {
+		ids[i] = e.IID
+	}
+	return ids
+}
+
+// EngineHosts lists the hosts that carry engines, sorted.
+func (f Fleet) EngineHosts() []string {
+	if f.Deploy == nil {
+		return nil
+	}
+	set := map[string]bool{}
+	for _, e := range f.Engines {
+		set[f.Deploy.Engines[e.IID].Host] = true
+	}
+	return sorted(set)
+}
+
+// WorkHosts lists the hosts that carry engines or the router, sorted.
+// Hosts that only forward connections are left out.
+func (f Fleet) WorkHosts() []string {
+	if f.Deploy == nil {
+		return nil
+	}
+	set := map[string]bool{}
+	for _, h := range f.EngineHosts() {
+		set[h] = true
+	}
+	if f.Deploy.Router.Host != "" {
+		set[f.Deploy.Router.Host] = true
+	}
+	if s := f.Deploy.Router.Standby; s != nil {
+		set[s.Host] = true
+	}
+	return sorted(set)
+}
+
+func sorted(set map[string]bool) []string {
+	out := make([]string, 0, len(set))
+	for k := range set {
+		out = append(out, k)
+	}
+	slices.Sort(out)
+	return out
+}
+
+// HostOf returns the id of the engine's host.
+func (f Fleet) HostOf(iid string) string {
+	if f.Deploy == nil {
+		return ""
+	}
+	return f.Deploy.Engines[iid].Host
+}
+
+// FabricAddress returns the address that carries the host's KV: the configured one,
+// else the host part of its first engine's URL, else its SSH address.
+func (f Fleet) FabricAddress(host string) string {
+	h := f.Deploy.Hosts[host]
+	if h.FabricAddress != "" {
+		return h.FabricAddress
+	}
+	for _, e := range f.Engines {
+		if f.HostOf(e.IID) == host {
+			if u, err := url.Parse(e.URL); err == nil && u.Hostname() != "" {
+				return u.Hostname()
+			}
+		}
+	}
+	return h.Address
+}
+
+// Resolve fills the launch of an engine. It fails when the document names
+// no such engine, host or launch; schema reports these with positions.
+func (f Fleet) Resolve(iid string) (Resolved, error) {
+	e, ok := f.ByID(iid)
+	if !ok || f.Deploy == nil {
+		return Resolved{}, fmt.Errorf("resolve launch of engine %q: not in the fleet's deploy section", iid)
+	}
+	place := f.Deploy.Engines[iid]
+	name := place.Launch
+	if name == "" {
+		name = f.Deploy.Defaults.Launch
+	}
+	l, ok := f.Deploy.Launch[name]
+	if !ok {
+		return Resolved{}, fmt.Errorf("resolve launch of engine %q: no launch named %q", iid, name)
+	}
+	host, ok := f.Deploy.Hosts[place.Host]
+	if !ok {
+		return Resolved{}, fmt.Errorf("resolve launch of engine %q: no host named %q", iid, place.Host)
+	}
+	u, err := url.Parse(e.URL)
+	if err != nil || u.Hostname() == "" {
+		return Resolved{}, fmt.Errorf("resolve launch of engine %q: %q is no URL with a host", iid, e.URL)
+	}
+	ports := l.Ports
+	if place.Ports != nil {
+		ports = *place.Ports
+	}
+	port := u.Port()
+	if port == "" {
+		port = map[string]string{"https": "443"}[u.Scheme]
+		if port == "" {
+			port = "80"
+		}
+	}
+	r := Resolved{
+		IID: iid, Host: place.Host, Kind: l.Kind, Secrets: l.Secrets, Image: l.Image, Runtime: l.Runtime, Unit: l.Unit,
+		ModelDir: l.ModelDir, URL: e.URL, Listen: net.JoinHostPort(u.Hostname(), port), Side: ports.SideChannel, UCX: ports.UCX,
+		Simulated: l.Simulated, Within: l.Within, StopAfter: l.StopAfter,
+	}
+	fill := strings.NewReplacer("{port}", port, "{listen}", u.Hostname(), "{iid}", iid, "{model}", f.Model, "{host}", place.Host,
+		"{side_channel}", strconv.Itoa(ports.SideChannel), "{ucx}", ports.UCX, "{root}", host.Root, "{run_dir}", path.Join(host.Root, "run"))
+	for _, a := range l.Argv {
+		r.Argv = append(r.Argv, fill.Replace(a))
+	}
+	if len(l.Env) > 0 {
+		r.Env = map[string]string{}
+		for k, v := range l.Env {
+			r.Env[k] = fill.Replace(v)
+		}
+	}
+	return r, nil
+}

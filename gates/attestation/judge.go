@@ -1,0 +1,157 @@
+package attestation
+
+import (
+	"crypto/sha256"
+	"encoding/hex"
+	"fmt"
+	"strings"
+
+	"github.com/narwhal-fleet/narwhal/attest"
+	"github.com/narwhal-fleet/narwhal/fleet"
+	"github.com/narwhal-fleet/narwhal/gates"
+	"github.com/narwhal-fleet/narwhal/gates/record"
+)
+
+// live is what gate C recorded of an engine's process.
+type live struct {
+	Version      string  `json:"version"`
+	ProcessStart float64 `json:"process_start"`
+	PID          int     `json:"pid"`
+	BootID       string  `json:"boot_id"`
+	Ticks        uint64  `json:"start_ticks"`
+	Launch       string  `json:"launch"`
+}
+
+// layout is the part of gate C's cache evidence that a contract speaks of.
+type layout struct {
+	Dtype    string `json:"cache_dtype"`
+	Geometry *struct {
+		Layers   int `json:"layers"`
+		KVHeads  int `json:"kv_heads"`
+		HeadSize int `json:"head_size"`
+	} `json:"geometry"`
+}
+
+func liveKey(e string) record.Key { return record.NewKey("C", "live", e) }
+
+// connectors are the contract names of the fleet file's connectors.
+var connectors = map[string]string{"nixl": "NixlConnector", "mooncake": "mooncake"}
+
+// documentOf is what an engine must attest: the fleet's contract, or what gate C saw
+// where the fleet declares none, bound to the launch.
+func documentOf(v gates.View, e string) (attest.Document, live, error) {
+	var l live
+	if err := v.Decode(liveKey(e), &l); err != nil {
+		return attest.Document{}, l, err
+	}
+	var c layout
+	if err := v.Decode(record.NewKey("C", "cache", e), &c); err != nil {
+		return attest.Document{}, l, err
+	}
+	d := attest.Document{Contract: contractOf(v.Fleet, l, c), Sources: map[string]string{}, Launch: map[string]any{"launch_sha256": l.Launch}}
+	fields, err := attest.ContractFields(d.Contract)
+	if err != nil {
+		return d, l, err
+	}
+	source := "declared in the fleet file"
+	if v.Fleet.EngineContract == nil {
+		source = "observed by gate C"
+	}
+	for name, value := range fields {
+		if value != nil && value != "" && fmt.Sprint(value) != "0" {
+			d.Sources[name] = source
+		}
+	}
+	return d, l, nil
+}
+
+func contractOf(f fleet.Fleet, l live, c layout) fleet.Contract {
+	if f.EngineContract != nil {
+		return *f.EngineContract
+	}
+	k := fleet.Contract{EngineVersion: l.Version, Connector: connectors[f.Engine.Connector], KVCacheDtype: c.Dtype}
+	if c.Geometry != nil {
+		k.HiddenLayers, k.KVHeads, k.HeadSize = c.Geometry.Layers, c.Geometry.KVHeads, c.Geometry.HeadSize
+	}
+	return k
+}
+
+// launchDigest tells one sidecar from the next: it changes with the document and with
+// the engine's process.
+func launchDigest(argv []string, document, process string) string {
+	sum := sha256.Sum256([]byte(strings.Join(argv, "\x00") + "\x00" + document + "\x00" + process))
+	return hex.EncodeToString(sum[:])
+}
+
+// Judge verifies every statement: key, nonce, contract, launch and process.
+func (Gate) Judge(v gates.View) []record.Finding {
+	var out []record.Finding
+	for _, e := range v.Fleet.Engines {
+		if _, err := sidecarAddress(e); err != nil {
+			out = append(out, finding(v, e.IID, "sidecar-address", "", err.Error(), "set engines[].attestation_url"))
+			continue
+		}
+		if !v.Has(statementKey(e.IID)) {
+			continue // the runner reports missing evidence
+		}
+		out = append(out, judgeEngine(v, e.IID)...)
+	}
+	return out
+}
+
+func judgeEngine(v gates.View, e string) []record.Finding {
+	const again = "narwhal gate run --again E starts its sidecar anew"
+	_, policy, err := verify(v, e)
+	if policy.Key == nil && err != nil {
+		return []record.Finding{finding(v, e, "statement-unchecked", "", err.Error(), again)}
+	}
+	if err == nil {
+		return nil
+	}
+	codes := attest.Codes(err)
+	if len(codes) == 0 {
+		codes = []string{"statement"}
+	}
+	var out []record.Finding
+	for _, c := range codes {
+		out = append(out, finding(v, e, "statement-"+strings.ReplaceAll(c, "_", "-"), "", err.Error(), again))
+	}
+	return out
+}
+
+// verify checks an engine's recorded statement against what earlier gates recorded.
+func verify(v gates.View, e string) (attest.EngineClaim, attest.EnginePolicy, error) {
+	var p attest.EnginePolicy
+	var s Stated
+	if err := v.Decode(statementKey(e), &s); err != nil {
+		return attest.EngineClaim{}, p, err
+	}
+	doc, l, err := documentOf(v, e)
+	if err != nil {
+		return attest.EngineClaim{}, p, err
+	}
+	var k struct {
+		Public string `json:"public"`
+	}
+	if err := v.Decode(record.NewKey("B", "key", v.Fleet.HostOf(e)), &k); err != nil {
+		return attest.EngineClaim{}, p, err
+	}
+	key, err := attest.LoadPublic([]byte(k.Public))
+	if err != nil {
+		return attest.EngineClaim{}, p, err
+	}
+	digest, err := doc.LaunchDigest()
+	if err != nil {
+		return attest.EngineClaim{}, p, err
+	}
+	p = attest.EnginePolicy{Key: key, Nonce: s.Nonce, Contract: &doc.Contract, LaunchDigest: digest, Identity: attest.EngineIdentity{
+		Version: l.Version, ProcessStart: l.ProcessStart, PID: l.PID, BootID: l.BootID, StartTicks: int64(l.Ticks),
+	}}
+	claim, err := attest.VerifyEngine(s.Bundle, p)
+	return claim, p, err
+}
+
+func finding(v gates.View, e, code, want, got, hint string) record.Finding {
+	return record.Finding{Code: code, Host: v.Fleet.HostOf(e), Engine: e, Want: want, Got: got, Hint: hint, Evidence: string(statementKey(e)),
+		Message: fmt.Sprintf("engine %s: %s", e, got)}
+}

@@ -1,0 +1,100 @@
+package gates
+
+import (
+	"crypto/sha256"
+	"encoding/hex"
+	"encoding/json"
+	"fmt"
+	"maps"
+	"slices"
+	"strings"
+
+	"github.com/narwhal-fleet/narwhal/fleet"
+	"github.com/narwhal-fleet/narwhal/gates/record"
+)
+
+// Gone is the value of a process fact when nothing runs under the name.
+const Gone = "gone"
+
+// digestOf identifies a value by the SHA-256 of its JSON.
+func digestOf(v any) string {
+	b, err := json.Marshal(v)
+	if err != nil {
+		panic(fmt.Sprintf("marshal fact: %v", err)) // plain data always marshals
+	}
+	sum := sha256.Sum256(b)
+	return hex.EncodeToString(sum[:])
+}
+
+// Inputs returns the facts that come from the fleet file and the release.
+//
+//	fleet/document   everything             fleet/slo      the latency limits
+//	fleet/host/H     how H is reached       fleet/files/H  the files named for H
+//	fleet/launch/E   E's resolved launch    fleet/fabric   transport and budget inputs
+//	fleet/runtime    what the router reads  fleet/trial    the trial's traffic
+//	fleet/model      the served name        release        digest of the binary
+func Inputs(f fleet.Fleet, rel Release) map[string]string {
+	facts := map[string]string{
+		"fleet/document": digestOf(f),
+		"fleet/slo":      digestOf(f.SLO),
+		"fleet/model":    f.Model,
+		"fleet/contract": digestOf(f.EngineContract),
+		"release":        rel.SHA256,
+	}
+	plain := f
+	plain.Deploy = nil
+	facts["fleet/runtime"] = digestOf(plain)
+	d := f.Deploy
+	if d == nil {
+		return facts
+	}
+	facts["fleet/fabric"] = digestOf(d.Fabric)
+	facts["fleet/trial"] = digestOf(d.Trial)
+	facts["fleet/router"] = digestOf(d.Router)
+	facts["fleet/policy"] = digestOf(d.Policy)
+	for id, h := range d.Hosts {
+		facts["fleet/host/"+id] = digestOf([]any{h.Address, h.Port, h.User, h.Jump, h.Root, h.FabricAddress, h.FabricPort})
+		facts["fleet/files/"+id] = digestOf(h.Files)
+	}
+	for _, e := range f.Engines {
+		if r, err := f.Resolve(e.IID); err == nil {
+			facts["fleet/launch/"+e.IID] = r.Digest()
+		}
+		facts["fleet/attest/"+e.IID] = e.AttestationURL
+		facts["engine/"+e.IID+"/host"] = f.HostOf(e.IID)
+	}
+	return facts
+}
+
+// derive adds facts that follow from others: the KV path of each engine pair,
+// the fleet's cache geometry and the profile store.
+func derive(f fleet.Fleet, facts map[string]string, s record.State) {
+	for _, p := range f.Engines {
+		for _, d := range f.Engines {
+			if p.IID == d.IID {
+				continue
+			}
+			hp, hd := f.HostOf(p.IID), f.HostOf(d.IID)
+			facts["path/"+p.IID+"/"+d.IID] = digestOf([]string{
+				facts["host/"+hp+"/route/"+hd], facts["host/"+hd+"/route/"+hp], facts["fleet/host/"+hp], facts["fleet/host/"+hd],
+			})
+		}
+	}
+	facts["cache"] = evidenceDigest(s, "C", "C/cache/")
+	facts["profiles"] = evidenceDigest(s, "F", "F/profile/")
+}
+
+// evidenceDigest identifies all fresh evidence under a prefix.
+func evidenceDigest(s record.State, gate, prefix string) string {
+	g := s.Gates[gate]
+	var lines []string
+	for _, k := range slices.Sorted(maps.Keys(g.Evidence)) {
+		if e := g.Evidence[k]; strings.HasPrefix(string(k), prefix) && !e.Stale {
+			lines = append(lines, string(k)+" "+e.Ref.SHA256)
+		}
+	}
+	if len(lines) == 0 {
+		return ""
+	}
+	return digestOf(lines)
+}

@@ -1,0 +1,136 @@
+package gates
+
+import (
+	"context"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"os"
+	"path"
+	"path/filepath"
+	"time"
+
+	"github.com/narwhal-fleet/narwhal/fleet"
+	"github.com/narwhal-fleet/narwhal/internal/process"
+)
+
+// HostVerb is what the installed binary does on a host: one JSON request in, one JSON
+// answer out.
+type HostVerb func(ctx context.Context, request json.RawMessage) (any, error)
+
+// Answer makes a verb of a function with typed request and answer.
+func Answer[Q, A any](do func(context.Context, Q) (A, error)) HostVerb {
+	return func(ctx context.Context, raw json.RawMessage) (any, error) {
+		var q Q
+		if err := json.Unmarshal(raw, &q); err != nil {
+			return nil, fmt.Errorf("read request: %w", err)
+		}
+		return do(ctx, q)
+	}
+}
+
+// HostCommand is the argv that asks the installed binary of a host.
+func HostCommand(f fleet.Fleet, host, verb string, request any) []string {
+	return []string{path.Join(f.Deploy.Hosts[host].Root, LinkCurrent, "narwhal"), "host", verb, string(mustJSON(request))}
+}
+
+// LaunchRequest starts a process that outlives the connection.
+type LaunchRequest struct {
+	Root string       `json:"root"`
+	Spec process.Spec `json:"spec"`
+	// Replace stops whatever else runs under the name first, within this time.
+	Replace fleet.Duration `json:"replace,omitempty"`
+}
+
+// Launched is a started process. Its id and launch are facts.
+type Launched struct {
+	Name    string    `json:"name"`
+	ID      string    `json:"id"`
+	Launch  string    `json:"launch"`
+	PID     int       `json:"pid"`
+	BootID  string    `json:"boot_id"`
+	Ticks   uint64    `json:"start_ticks"`
+	Started time.Time `json:"started"`
+	Log     string    `json:"log"`
+}
+
+func launched(r process.Record) Launched {
+	return Launched{Name: r.Name, ID: r.Identity.String(), Launch: r.Launch, PID: r.PID, BootID: r.BootID, Ticks: r.StartTicks, Started: r.Started, Log: r.Log}
+}
+
+// ProcessFacts are the facts of a started process.
+func (l Launched) ProcessFacts() map[string]string {
+	return map[string]string{"proc/" + l.Name + "/id": l.ID, "proc/" + l.Name + "/launch": l.Launch}
+}
+
+// StopRequest ends a process by its recorded identity.
+type StopRequest struct {
+	Root   string         `json:"root"`
+	Name   string         `json:"name"`
+	Within fleet.Duration `json:"within"`
+}
+
+// StatusRequest asks whether a launch runs.
+type StatusRequest struct {
+	Root   string `json:"root"`
+	Name   string `json:"name"`
+	Launch string `json:"launch"`
+}
+
+// ErrUndone is returned by checks: the effect is not there.
+var ErrUndone = errors.New("not there")
+
+// ProcessVerbs are the host verbs about processes and the live look.
+func ProcessVerbs() map[string]HostVerb {
+	return map[string]HostVerb{
+		"observe": Answer(func(_ context.Context, l Looking) (Seen, error) { return Look(l) }),
+		"launch":  Answer(launch),
+		"stop": Answer(func(ctx context.Context, q StopRequest) (process.Stopped, error) {
+			return process.Stop(ctx, filepath.Join(q.Root, DirRun), q.Name, q.Within.D())
+		}),
+		"status": Answer(func(_ context.Context, q StatusRequest) (Launched, error) {
+			r, ok := process.Read(filepath.Join(q.Root, DirRun), q.Name)
+			if !ok || !r.Alive() || r.Launch != q.Launch {
+				return Launched{}, ErrUndone
+			}
+			return launched(r), nil
+		}),
+		"absent": Answer(func(_ context.Context, q StatusRequest) (struct{}, error) {
+			if r, ok := process.Read(filepath.Join(q.Root, DirRun), q.Name); ok && r.Alive() {
+				return struct{}{}, ErrUndone
+			}
+			return struct{}{}, nil
+		}),
+	}
+}
+
+func launch(ctx context.Context, q LaunchRequest) (Launched, error) {
+	self, err := os.Executable()
+	if err != nil {
+		return Launched{}, fmt.Errorf("find own binary: %w", err)
+	}
+	dir := filepath.Join(q.Root, DirRun)
+	become := []string{self, "host", "become"}
+	r, _, err := process.Start(ctx, dir, q.Spec, become)
+	if errors.Is(err, process.ErrOther) && q.Replace > 0 {
+		if _, err := process.Stop(ctx, dir, q.Spec.Name, q.Replace.D()); err != nil {
+			return Launched{}, err
+		}
+		r, _, err = process.Start(ctx, dir, q.Spec, become)
+	}
+	if err != nil {
+		return Launched{}, err
+	}
+	return launched(r), nil
+}
+
+// LaunchStep is the step that starts a process on a host, checked and undone by name.
+func LaunchStep(f fleet.Fleet, id, host string, spec process.Spec, stopWithin fleet.Duration) Step {
+	root := f.Deploy.Hosts[host].Root
+	return Step{
+		ID: id, Title: "start " + spec.Name, Host: host, Effect: Mutate, Limit: fleet.Duration(time.Minute),
+		Argv:  HostCommand(f, host, "launch", LaunchRequest{Root: root, Spec: spec, Replace: stopWithin}),
+		Check: HostCommand(f, host, "status", StatusRequest{Root: root, Name: spec.Name, Launch: spec.Launch}),
+		Undo:  StopUndo(f, host, spec.Name, stopWithin),
+	}
+}

@@ -1,0 +1,135 @@
+package gates
+
+import (
+	"fmt"
+	"strings"
+
+	"github.com/narwhal-fleet/narwhal/gates/record"
+)
+
+// Bond says which facts keep a kind of evidence valid. {x} stands for one segment
+// of the key and is filled into the facts' names.
+type Bond struct {
+	Evidence string
+	Facts    []string
+}
+
+// Invalidation is the whole table: evidence is repeated when, and only when, a fact
+// that it is bound to has changed. A process id changes when the process is replaced;
+// its launch fact changes only when it was launched differently or is gone.
+var Invalidation = []Bond{
+	{"A/inputs", []string{"fleet/document", "release"}},
+	{"A/host/{h}", []string{"fleet/host/{h}", "fleet/files/{h}", "host/{h}/boot", "host/{h}/files"}},
+
+	{"B/files/{h}", []string{"fleet/host/{h}", "host/{h}/files-dir"}},
+	{"B/key/{h}", []string{"fleet/host/{h}", "host/{h}/key"}},
+	{"B/release/{h}", []string{"release", "fleet/host/{h}", "host/{h}/release"}},
+
+	{"C/ports/{e}", []string{"fleet/launch/{e}"}},
+	{"C/launch/{e}", []string{"fleet/launch/{e}", "proc/engine-{e}/launch"}},
+	{"C/live/{e}", []string{"fleet/model", "proc/engine-{e}/id"}},
+	{"C/cache/{e}", []string{"proc/engine-{e}/id"}},
+
+	{"D/budget", []string{"fleet/fabric", "cache"}},
+	{"D/edge/{a}/{b}", []string{"fleet/fabric", "fleet/host/{a}", "fleet/host/{b}", "host/{a}/route/{b}", "host/{b}/route/{a}"}},
+
+	{"E/sidecar/{e}", []string{"fleet/attest/{e}", "fleet/contract", "proc/engine-{e}/id", "proc/sidecar-{e}/id"}},
+	{"E/statement/{e}", []string{"fleet/contract", "proc/engine-{e}/id", "proc/sidecar-{e}/id"}},
+
+	{"F/profile/{e}", []string{"fleet/launch/{e}", "fleet/model", "proc/engine-{e}/launch"}},
+	{"F/store", []string{"profiles"}},
+	{"F/pair/{p}/{d}", []string{"fleet/slo", "fleet/model", "proc/engine-{p}/id", "proc/engine-{d}/id", "path/{p}/{d}"}},
+
+	{"G/router", []string{"fleet/runtime", "fleet/router", "profiles", "proc/router/launch"}},
+	{"G/ready", []string{"proc/router/id"}},
+	{"G/trial", []string{"fleet/slo", "fleet/trial", "proc/router/id"}},
+	{"G/journal", []string{"fleet/trial", "proc/router/id"}},
+	{"G/bundle", []string{"fleet/trial", "proc/router/id"}},
+}
+
+// bondsOf returns the facts that evidence is bound to, with their present values.
+func bondsOf(k record.Key, facts map[string]string) map[string]string {
+	bonds := map[string]string{}
+	for _, b := range Invalidation {
+		names, ok := match(b.Evidence, string(k))
+		if !ok {
+			continue
+		}
+		for _, f := range b.Facts {
+			name := f
+			for holder, value := range names {
+				name = strings.ReplaceAll(name, holder, value)
+			}
+			bonds[name] = facts[name]
+		}
+	}
+	return bonds
+}
+
+// match compares a key with a pattern and returns what the holders stand for.
+func match(pattern, key string) (map[string]string, bool) {
+	ps, ks := strings.Split(pattern, "/"), strings.Split(key, "/")
+	if len(ps) != len(ks) {
+		return nil, false
+	}
+	names := map[string]string{}
+	for i, p := range ps {
+		if strings.HasPrefix(p, "{") {
+			names[p] = ks[i]
+		} else if p != ks[i] {
+			return nil, false
+		}
+	}
+	return names, true
+}
+
+// stale says why evidence no longer holds, "" when it does.
+func stale(e record.Entry, facts map[string]string) string {
+	for _, name := range sortedKeys(e.Bonds) {
+		was, is := e.Bonds[name], facts[name]
+		if was != is {
+			return because(name, was, is)
+		}
+	}
+	return ""
+}
+
+// because names a change in words.
+func because(fact, was, is string) string {
+	p := strings.Split(fact, "/")
+	switch {
+	case p[0] == "proc" && is == Gone:
+		return p[1] + " is not running"
+	case p[0] == "proc" && p[2] == "launch":
+		return p[1] + " was launched differently"
+	case p[0] == "proc":
+		return fmt.Sprintf("%s was restarted (%s, was %s)", p[1], short(is), short(was))
+	case p[0] == "host" && p[2] == "boot":
+		return "host " + p[1] + " was rebooted"
+	case p[0] == "host" && p[2] == "route":
+		return fmt.Sprintf("route %s → %s changed (%s, was %s)", p[1], p[3], is, was)
+	case p[0] == "host":
+		return fmt.Sprintf("%s on host %s changed", p[2], p[1])
+	case p[0] == "path":
+		return fmt.Sprintf("the KV path %s → %s changed", p[1], p[2])
+	case p[0] == "release":
+		return "the narwhal binary changed"
+	case p[0] == "cache":
+		return "the cache layout changed"
+	case p[0] == "profiles":
+		return "the profiles changed"
+	case p[0] == "fleet":
+		return "the fleet file changed: " + strings.Join(p[1:], " ")
+	}
+	return fact + " changed"
+}
+
+func short(s string) string {
+	if len(s) > 24 {
+		return s[:24] + "…"
+	}
+	if s == "" {
+		return "unknown"
+	}
+	return s
+}

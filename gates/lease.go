@@ -1,0 +1,140 @@
+package gates
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"path"
+	"strconv"
+	"strings"
+	"sync"
+	"time"
+
+	"github.com/narwhal-fleet/narwhal/fleet/remote"
+	"github.com/narwhal-fleet/narwhal/internal/problem"
+)
+
+// lease is the right to change a fleet, held on the router's host so that operators on
+// different workstations see each other. Its clock is that host's.
+type lease struct {
+	cancel context.CancelFunc
+	wg     sync.WaitGroup
+	mu     sync.Mutex
+	lost   error
+}
+
+const exitHeld = 5 // of the script: somebody else holds the lease
+
+// leaseScript takes or renews the lease: a link is made only when no lease is there;
+// one of the same holder or one that has expired is replaced.
+const leaseScript = `umask 077; d=%[1]s; mkdir -p "$d" || exit 4; f="$d/lease"; n=$(date +%%s); t="$d/.lease.$$"
+printf '%%s\n%%s\n%%s\n' %[2]s "$((n+%[3]d))" %[4]s >"$t" || exit 4
+if ln "$t" "$f" 2>/dev/null; then rm -f "$t"; exit 0; fi
+i= e=0 w=
+{ read -r i; read -r e; read -r w; } <"$f"
+case $e in ''|*[!0-9]*) e=0;; esac
+if [ "$i" = %[2]s ] || [ "$e" -le "$n" ]; then mv -f "$t" "$f"; exit 0; fi
+rm -f "$t"; printf '%%s\n%%s\n' "$e" "$w"; exit %[5]d`
+
+const releaseScript = `f=%[1]s/lease; i=; { read -r i; } <"$f" 2>/dev/null; if [ "$i" = %[2]s ]; then rm -f "$f"; fi`
+
+// takeLease acquires the lease once and keeps it renewed until dropLease.
+func (r *Runner) takeLease(ctx context.Context) error {
+	r.mu.Lock()
+	held := r.lease
+	r.mu.Unlock()
+	if held != nil {
+		held.mu.Lock()
+		defer held.mu.Unlock()
+		return held.lost
+	}
+	ttl := r.Fleet.Deploy.Limits.LockTTL.D()
+	if ttl < 3*time.Second {
+		ttl = time.Minute
+	}
+	if err := r.renew(ctx, ttl); err != nil {
+		return err
+	}
+	bg, cancel := context.WithCancel(context.WithoutCancel(ctx))
+	l := &lease{cancel: cancel}
+	l.wg.Go(func() { r.keep(bg, l, ttl) })
+	r.mu.Lock()
+	r.lease = l
+	r.mu.Unlock()
+	return nil
+}
+
+func (r *Runner) keep(ctx context.Context, l *lease, ttl time.Duration) {
+	t := time.NewTicker(ttl / 3)
+	defer t.Stop()
+	for {
+		select {
+		case <-ctx.Done():
+			return
+		case <-t.C:
+		}
+		err := r.renew(ctx, ttl)
+		if ctx.Err() != nil {
+			return
+		}
+		l.mu.Lock()
+		l.lost = nil
+		if problem.StatusOf(err) == problem.Locked {
+			l.lost = err
+		}
+		l.mu.Unlock()
+	}
+}
+
+func (r *Runner) renew(ctx context.Context, ttl time.Duration) error {
+	host := r.Fleet.Deploy.Router.Host
+	h, err := r.host(ctx, host)
+	if err != nil {
+		return err
+	}
+	root := r.Fleet.Deploy.Hosts[host].Root
+	who := resumedBy()
+	cmd := r.permit(remote.Command{Limit: observeLimit, Script: fmt.Sprintf(leaseScript, remote.Quote(path.Clean(root)), remote.Quote(r.Holder), int(ttl.Seconds()),
+		remote.Quote(fmt.Sprintf("%s pid %d run %s", who.By, who.PID, r.RunID)), exitHeld)})
+	res, err := h.Run(ctx, cmd)
+	var exit *remote.ExitError
+	if errors.As(err, &exit) && exit.Code == exitHeld {
+		return leaseHeld(host, string(res.Stdout))
+	}
+	if err != nil {
+		return fmt.Errorf("take the fleet's lease on host %s: %w", host, withStderr(err, res))
+	}
+	return nil
+}
+
+func leaseHeld(host, answer string) error {
+	expires, who, _ := strings.Cut(answer, "\n")
+	until := "an unknown time"
+	if n, err := strconv.ParseInt(expires, 10, 64); err == nil {
+		until = time.Unix(n, 0).UTC().Format(time.RFC3339)
+	}
+	return problem.New(problem.Locked, "fleet_leased", fmt.Sprintf("another operator changes this fleet: %s holds the lease on host %s until %s", clean(who, 200), host, until),
+		"wait until that run ends, or until the lease expires")
+}
+
+// dropLease stops renewing and gives the lease back.
+func (r *Runner) dropLease() {
+	r.mu.Lock()
+	l := r.lease
+	r.lease = nil
+	r.mu.Unlock()
+	if l == nil {
+		return
+	}
+	l.cancel()
+	l.wg.Wait()
+	ctx, cancel := context.WithTimeout(context.Background(), 5*time.Second)
+	defer cancel()
+	host := r.Fleet.Deploy.Router.Host
+	h, err := r.host(ctx, host)
+	if err != nil {
+		return // it expires by itself
+	}
+	root := r.Fleet.Deploy.Hosts[host].Root
+	_, _ = h.Run(ctx, r.permit(remote.Command{Limit: 5 * time.Second, Script: fmt.Sprintf(releaseScript, remote.Quote(path.Clean(root)), remote.Quote(r.Holder))}))
+}

@@ -1,0 +1,141 @@
+package gates
+
+import (
+	"context"
+	"encoding/json"
+	"fmt"
+	"maps"
+	"path"
+	"strings"
+
+	"golang.org/x/sync/errgroup"
+
+	"github.com/narwhal-fleet/narwhal/fleet"
+	"github.com/narwhal-fleet/narwhal/fleet/remote"
+	"github.com/narwhal-fleet/narwhal/gates/record"
+)
+
+// Looking is what the host verb "observe" is asked.
+type Looking struct {
+	Root  string            `json:"root"`
+	Peers map[string]string `json:"peers,omitempty"` // host id → fabric address
+	Files []string          `json:"files,omitempty"`
+	Procs []string          `json:"procs,omitempty"`
+}
+
+// Seen is its answer: facts named within the host ("boot", "route/h2") and of
+// processes ("proc/engine-p0/id").
+type Seen struct {
+	Facts map[string]string `json:"facts"`
+}
+
+// looking says what may be seen on a host of the fleet.
+func looking(f fleet.Fleet, host string) Looking {
+	h := f.Deploy.Hosts[host]
+	l := Looking{Root: h.Root, Files: h.Files, Peers: map[string]string{}}
+	for _, e := range f.Engines {
+		if f.HostOf(e.IID) == host {
+			l.Procs = append(l.Procs, "engine-"+e.IID, "sidecar-"+e.IID)
+		}
+	}
+	if f.Deploy.Router.Host == host {
+		l.Procs = append(l.Procs, "router")
+	}
+	if len(l.Procs) > 0 {
+		for _, other := range f.EngineHosts() {
+			if other != host {
+				l.Peers[other] = f.FabricAddress(other)
+			}
+		}
+	}
+	return l
+}
+
+// observeScript asks the installed binary; a host that carries none answers with what
+// a POSIX shell can tell.
+func observeScript(l Looking) string {
+	bin := remote.Quote(path.Join(l.Root, "current", "narwhal"))
+	return fmt.Sprintf(`if [ -x %s ]; then exec %s host observe %s; fi
+b=$(cat /proc/sys/kernel/random/boot_id 2>/dev/null || sysctl -n kern.boottime 2>/dev/null | tr -cd '0-9')
+printf '{"facts":{"boot":"%%s","release":"none"}}' "$b"`, bin, bin, remote.Quote(string(mustJSON(l))))
+}
+
+// observe looks at every work host again, at once, and records what changed.
+func (r *Runner) observe(ctx context.Context) error {
+	seen, err := r.look(ctx)
+	if err != nil {
+		return err
+	}
+	r.mu.Lock()
+	changed := map[string]string{}
+	known := r.Record.State().Facts
+	for k, v := range seen {
+		if known[k] != v {
+			changed[k] = v
+		}
+	}
+	maps.Copy(r.facts, seen)
+	r.mu.Unlock()
+	if len(changed) == 0 {
+		return nil
+	}
+	_, err = r.append(record.KindFacts, "", "", "", record.Facts{Values: changed})
+	return err
+}
+
+// look asks all work hosts and returns their facts under fleet-wide names.
+func (r *Runner) look(ctx context.Context) (map[string]string, error) {
+	hosts := r.Fleet.WorkHosts()
+	answers := make([]map[string]string, len(hosts))
+	group, gctx := errgroup.WithContext(ctx)
+	group.SetLimit(r.fanOut())
+	for i, id := range hosts {
+		group.Go(func() (err error) {
+			answers[i], err = r.lookAt(gctx, id)
+			return err
+		})
+	}
+	if err := group.Wait(); err != nil {
+		return nil, err
+	}
+	all := map[string]string{}
+	for _, a := range answers {
+		maps.Copy(all, a)
+	}
+	return all, nil
+}
+
+func (r *Runner) lookAt(ctx context.Context, id string) (map[string]string, error) {
+	h, err := r.host(ctx, id)
+	if err != nil {
+		return nil, err
+	}
+	l := looking(r.Fleet, id)
+	res, err := h.Run(ctx, r.permit(remote.Command{Script: observeScript(l), Limit: observeLimit}))
+	if err != nil {
+		return nil, fmt.Errorf("observe host %s: %w", id, withStderr(err, res))
+	}
+	return factsOf(id, l, res.Stdout)
+}
+
+// factsOf names a host's answer fleet-wide. A process that it does not mention is gone.
+func factsOf(id string, l Looking, answer []byte) (map[string]string, error) {
+	var seen Seen
+	if err := json.Unmarshal(answer, &seen); err != nil {
+		return nil, fmt.Errorf("observe host %s: read its answer: %w", id, err)
+	}
+	facts := map[string]string{}
+	for _, p := range l.Procs {
+		facts["proc/"+p+"/id"], facts["proc/"+p+"/launch"] = Gone, Gone
+	}
+	for k, v := range seen.Facts {
+		if strings.HasPrefix(k, "proc/") {
+			if _, mine := facts[k]; mine {
+				facts[k] = v
+			}
+			continue
+		}
+		facts["host/"+id+"/"+k] = v
+	}
+	return facts, nil
+}

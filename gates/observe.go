@@ -1,0 +1,112 @@
+package gates
+
+import (
+	"crypto/sha256"
+	"encoding/hex"
+	"fmt"
+	"io"
+	"os"
+	"path/filepath"
+	"slices"
+	"syscall"
+
+	"github.com/narwhal-fleet/narwhal/internal/process"
+	"github.com/narwhal-fleet/narwhal/internal/route"
+)
+
+// Folders below a host's root.
+const (
+	DirReleases = "releases"
+	DirEtc      = "etc"
+	DirRun      = "run"
+	LinkCurrent = "current"
+	SidecarKey  = "etc/sidecar.pub"
+)
+
+// Look answers the host verb "observe" on the host itself. It reads and never writes.
+func Look(l Looking) (Seen, error) {
+	s := Seen{Facts: map[string]string{"boot": process.BootID()}}
+	s.Facts["release"] = CurrentRelease(l.Root)
+	s.Facts["files"] = FilesFact(l.Files)
+	s.Facts["files-dir"] = RoleFilesFact(filepath.Join(l.Root, DirEtc))
+	s.Facts["key"] = fileDigest(filepath.Join(l.Root, SidecarKey))
+	for id, addr := range l.Peers {
+		s.Facts["route/"+id] = route.To(addr)
+	}
+	for _, name := range l.Procs {
+		r, ok := process.Read(filepath.Join(l.Root, DirRun), name)
+		if !ok || !r.Alive() {
+			continue
+		}
+		s.Facts["proc/"+name+"/id"] = r.Identity.String()
+		s.Facts["proc/"+name+"/launch"] = r.Launch
+	}
+	return s, nil
+}
+
+// CurrentRelease returns the digest that current points to, "none" without one.
+func CurrentRelease(root string) string {
+	target, err := os.Readlink(filepath.Join(root, LinkCurrent))
+	if err != nil {
+		return "none"
+	}
+	return filepath.Base(target)
+}
+
+// FilesFact identifies files by path, size, modification time and inode: cheap enough
+// to look at again on every run.
+func FilesFact(paths []string) string {
+	if len(paths) == 0 {
+		return "none"
+	}
+	var lines []string
+	for _, p := range paths {
+		st, err := os.Stat(p)
+		if err != nil {
+			lines = append(lines, p+" absent")
+			continue
+		}
+		inode := uint64(0)
+		if sys, ok := st.Sys().(*syscall.Stat_t); ok {
+			inode = sys.Ino
+		}
+		lines = append(lines, fmt.Sprintf("%s %d %d %d", p, st.Size(), st.ModTime().Unix(), inode))
+	}
+	return FilesDigest(lines)
+}
+
+// FilesDigest is the fact of a list of "path size mtime inode" lines.
+func FilesDigest(lines []string) string {
+	slices.Sort(lines)
+	return digestOf(lines)
+}
+
+// RoleFilesFact identifies the role files by content, private keys left out.
+func RoleFilesFact(dir string) string {
+	entries, err := os.ReadDir(dir)
+	if err != nil {
+		return "none"
+	}
+	var lines []string
+	for _, e := range entries {
+		if filepath.Ext(e.Name()) != ".json" || !e.Type().IsRegular() {
+			continue
+		}
+		lines = append(lines, e.Name()+" "+fileDigest(filepath.Join(dir, e.Name())))
+	}
+	return digestOf(lines)
+}
+
+// fileDigest is the SHA-256 of a small file, "none" when it cannot be read.
+func fileDigest(path string) string {
+	f, err := os.Open(path)
+	if err != nil {
+		return "none"
+	}
+	defer f.Close()
+	h := sha256.New()
+	if _, err := io.Copy(h, io.LimitReader(f, 64<<20)); err != nil {
+		return "none"
+	}
+	return hex.EncodeToString(h.Sum(nil))
+}

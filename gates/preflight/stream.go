@@ -1,0 +1,127 @@
+package preflight
+
+import (
+	"bufio"
+	"bytes"
+	"context"
+	"encoding/json"
+	"fmt"
+	"time"
+
+	"github.com/narwhal-fleet/narwhal/runtime/engine"
+	"github.com/narwhal-fleet/narwhal/runtime/profile"
+)
+
+// timing is when each token of a stream came.
+type timing struct {
+	at     []time.Time
+	counts []int // tokens in the event
+}
+
+const maxEvent = 1 << 20
+
+// stream generates n tokens and notes when each event with tokens arrived.
+func (p *prober) stream(ctx context.Context, ids []int, n int) (timing, error) {
+	var t timing
+	body, err := json.Marshal(map[string]any{
+		"model": p.model, "prompt": ids, "max_tokens": n, "temperature": 0, "ignore_eos": true, "stream": true, "return_token_ids": true,
+	})
+	if err != nil {
+		return t, err
+	}
+	resp, err := p.client.Do(ctx, "/v1/completions", body, "")
+	if err != nil {
+		return t, err
+	}
+	if err := engine.Refused(resp); err != nil {
+		return t, err
+	}
+	defer resp.Body.Close()
+	sc := bufio.NewScanner(resp.Body)
+	sc.Buffer(make([]byte, 0, 16<<10), maxEvent)
+	done := false
+	for sc.Scan() {
+		data, ok := bytes.CutPrefix(sc.Bytes(), []byte("data: "))
+		if !ok {
+			continue
+		}
+		if bytes.Equal(data, []byte("[DONE]")) {
+			done = true
+			break
+		}
+		k, err := tokensOf(data)
+		if err != nil {
+			return t, err
+		}
+		if k > 0 {
+			t.at, t.counts = append(t.at, time.Now()), append(t.counts, k)
+		}
+	}
+	if err := sc.Err(); err != nil {
+		return t, fmt.Errorf("read stream: %w", err)
+	}
+	if !done {
+		return t, fmt.Errorf("read stream: it ended without [DONE]")
+	}
+	return t, nil
+}
+
+// tokensOf counts the tokens of one event by their ids.
+func tokensOf(data []byte) (int, error) {
+	var ev struct {
+		Error   json.RawMessage `json:"error"`
+		Choices []struct {
+			TokenIDs []int `json:"token_ids"`
+		} `json:"choices"`
+	}
+	if err := json.Unmarshal(data, &ev); err != nil {
+		return 0, fmt.Errorf("read stream: %w", err)
+	}
+	if len(ev.Error) > 0 {
+		return 0, fmt.Errorf("read stream: the engine reports %s", engine.Printable(string(ev.Error), 200))
+	}
+	if len(ev.Choices) == 0 {
+		return 0, nil
+	}
+	return len(ev.Choices[0].TokenIDs), nil
+}
+
+// cohort is the mean gap between tokens while every stream was decoding.
+func cohort(streams []timing, prompt, tokens int) (profile.DecodeSample, error) {
+	var from, to time.Time
+	for _, s := range streams {
+		if len(s.at) < 3 {
+			return profile.DecodeSample{}, fmt.Errorf("measure a cohort: a stream brought %d events", len(s.at))
+		}
+		if s.at[0].After(from) {
+			from = s.at[0]
+		}
+		if last := s.at[len(s.at)-1]; to.IsZero() || last.Before(to) {
+			to = last
+		}
+	}
+	var gaps float64
+	count := 0
+	for _, s := range streams {
+		inside, first, last := 0, time.Time{}, time.Time{}
+		for i, at := range s.at {
+			if at.Before(from) || at.After(to) {
+				continue
+			}
+			if first.IsZero() {
+				first = at
+			} else {
+				inside += s.counts[i]
+			}
+			last = at
+		}
+		if inside > 0 {
+			gaps += last.Sub(first).Seconds()
+			count += inside
+		}
+	}
+	if count == 0 {
+		return profile.DecodeSample{}, fmt.Errorf("measure a cohort: its streams never decoded together")
+	}
+	return profile.DecodeSample{Requests: len(streams), KVTokens: len(streams) * (prompt + tokens/2), Gap: gaps / float64(count)}, nil
+}

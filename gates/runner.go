@@ -1,0 +1,399 @@
+package gates
+
+import (
+	"context"
+	"fmt"
+	"maps"
+	"slices"
+	"strings"
+	"sync"
+
+	"github.com/narwhal-fleet/narwhal/attest"
+	"github.com/narwhal-fleet/narwhal/fleet"
+	"github.com/narwhal-fleet/narwhal/gates/record"
+	"github.com/narwhal-fleet/narwhal/internal/problem"
+)
+
+// Runner takes a fleet through its gates. One Runner serves one command; it owns the
+// connections that it opens until Close.
+type Runner struct {
+	Gates   []Gate
+	Fleet   fleet.Fleet
+	Release Release
+	Record  *record.Run
+	Dir     string // folder of the record
+	RunID   string
+	Connect Connect
+	Secrets func(fleet.SecretRef) (fleet.Secret, error)
+	// Approve is asked before a plan that changes hosts; nil refuses such plans.
+	Approve  func(Info, Plan) error
+	Progress Progress
+	// Signer seals passed gates.
+	Signer *attest.Signer
+
+	// Holder identifies the operator's state folder to the lease on the router's host.
+	Holder string
+
+	mu      sync.Mutex
+	facts   map[string]string
+	hosts   map[string]*dialed
+	resumed bool
+	lease   *lease
+	guard   sync.Map // permitted commands and paths
+}
+
+// Options says which gates to run.
+type Options struct {
+	To    string          // last gate, "" = G
+	Only  string          // this gate alone
+	Again map[string]bool // repeat although it holds
+	// PlanDigest, if set, must equal the digest of the plan about to run.
+	PlanDigest string
+}
+
+// Outcome is what became of the gates.
+type Outcome struct {
+	Gates   []GateOutcome
+	Changed bool // anything was executed
+	Errors  []*problem.Problem
+	Status  problem.Status
+}
+
+// GateOutcome is one gate's part.
+type GateOutcome struct {
+	Info   Info
+	State  string
+	Reused []record.Key
+	// Because holds the reason for each repeated piece of evidence.
+	Because map[record.Key]string
+	Errors  []StepError
+}
+
+// StepError is a step that failed.
+type StepError struct {
+	Step Step
+	Err  error
+}
+
+// Run continues the record until the last wanted gate holds, or one does not. A canceled
+// context ends it in order, with its cause as the error.
+func (r *Runner) Run(ctx context.Context, o Options) (Outcome, error) {
+	out, err := r.run(ctx, o)
+	if ctx.Err() != nil {
+		err = context.Cause(ctx)
+		out.Status = problem.StatusOf(err)
+		if r.Record.State().Seq > 1 {
+			if _, werr := r.append(record.KindInterrupted, "", "", "", record.Interrupted{Signal: string(out.Status)}); werr != nil {
+				err = werr
+			}
+		}
+	}
+	return out, err
+}
+
+func (r *Runner) run(ctx context.Context, o Options) (Outcome, error) {
+	out := Outcome{Status: problem.Success}
+	if rb := r.Record.State().Rollback; rb != nil {
+		return out, problem.New(problem.Refused, "rollback_unfinished",
+			fmt.Sprintf("a rollback to gate %s was begun and is not finished", rb.To),
+			fmt.Sprintf("finish it first: narwhal gate rollback --to %s", rb.To))
+	}
+	if err := r.settle(ctx); err != nil {
+		return r.fail(out, err)
+	}
+	if err := r.keepPlan(ctx, o); err != nil {
+		return r.fail(out, err)
+	}
+	for _, g := range r.Gates {
+		info := g.Info()
+		if o.Only != "" && o.Only != info.Letter {
+			continue
+		}
+		res, err := r.gate(ctx, g, o)
+		out.Gates = append(out.Gates, res)
+		out.Changed = out.Changed || len(res.Because) > 0
+		if err != nil {
+			return r.fail(out, err)
+		}
+		if res.State != record.VerdictPassed {
+			return r.unpassed(out, res)
+		}
+		if info.Letter == o.To {
+			break
+		}
+	}
+	return out, r.reseal()
+}
+
+// settle brings the record and the world together: facts, then unknown intents.
+func (r *Runner) settle(ctx context.Context) error {
+	r.mu.Lock()
+	r.facts = maps.Clone(r.Record.State().Facts)
+	if r.facts == nil {
+		r.facts = map[string]string{}
+	}
+	maps.Copy(r.facts, Inputs(r.Fleet, r.Release))
+	r.mu.Unlock()
+	if r.Record.State().Seq > 1 {
+		if err := r.observe(ctx); err != nil {
+			return err
+		}
+	}
+	return r.resolveUnknown(ctx)
+}
+
+// gate runs one gate if it does not hold.
+func (r *Runner) gate(ctx context.Context, g Gate, o Options) (GateOutcome, error) {
+	info := g.Info()
+	res := GateOutcome{Info: info, Because: map[record.Key]string{}}
+	needs := r.needs(g)
+	if o.Again[info.Letter] {
+		for _, k := range g.Expect(r.Fleet) {
+			needs[k] = "asked to repeat gate " + info.Letter
+		}
+	}
+	st := r.Record.State().Gates[info.Letter]
+	for _, k := range g.Expect(r.Fleet) {
+		if _, again := needs[k]; !again {
+			res.Reused = append(res.Reused, k)
+		}
+	}
+	if len(needs) == 0 && st.State == record.VerdictPassed {
+		res.State = st.State
+		r.Progress.Gate(info, st.State, "holds", nil)
+		return res, nil
+	}
+	plan, err := g.Plan(ctx, r.view(needs))
+	if err != nil {
+		return res, err
+	}
+	plan.Gate = info.Letter
+	if err := plan.validate(); err != nil {
+		return res, err
+	}
+	if err := r.approve(info, plan); err != nil {
+		return res, err
+	}
+	if plan.Mutates() {
+		if err := r.takeLease(ctx); err != nil {
+			return res, err
+		}
+	}
+	res.Because = needs
+	return r.execute(ctx, g, plan, needs, res)
+}
+
+func (r *Runner) approve(info Info, plan Plan) error {
+	if !plan.Mutates() {
+		return nil
+	}
+	if r.Approve == nil {
+		return problem.New(problem.Refused, "approval_missing",
+			fmt.Sprintf("gate %s changes hosts and nobody approved its plan", info.Letter), "look at it with narwhal gate plan, then give --yes")
+	}
+	return r.Approve(info, plan)
+}
+
+// execute records the gate's start, runs its plan and judges what came of it.
+func (r *Runner) execute(ctx context.Context, g Gate, plan Plan, needs map[record.Key]string, res GateOutcome) (GateOutcome, error) {
+	info := g.Info()
+	if err := r.begin(g, plan, needs); err != nil {
+		return res, err
+	}
+	r.Progress.Gate(info, record.GateRunning, reason(needs), nil)
+	errs, err := r.steps(ctx, g, plan)
+	res.Errors = errs
+	if err != nil {
+		return res, err
+	}
+	if ctx.Err() != nil {
+		return res, context.Cause(ctx)
+	}
+	state, findings := r.judge(g, errs)
+	if _, err := r.append(record.KindVerdict, info.Letter, "", "", record.Verdict{State: state, Findings: findings}); err != nil {
+		return res, err
+	}
+	res.State = state
+	r.Progress.Gate(info, state, "", findings)
+	if state == record.VerdictPassed {
+		return res, r.seal(info.Letter)
+	}
+	return res, nil
+}
+
+func (r *Runner) begin(g Gate, plan Plan, needs map[record.Key]string) error {
+	letter := g.Info().Letter
+	state := r.Record.State()
+	for _, k := range sortedKeys(needs) {
+		if e, ok := state.Evidence(k); ok && !e.Stale {
+			if _, err := r.append(record.KindStale, letter, "", "", record.Stale{Key: k, Because: needs[k]}); err != nil {
+				return err
+			}
+		}
+	}
+	if _, err := r.append(record.KindStarted, letter, "", "", record.Started{}); err != nil {
+		return err
+	}
+	ref, err := r.store("application/json", mustJSON(plan))
+	if err != nil {
+		return err
+	}
+	_, err = r.append(record.KindPlan, letter, "", "", record.Plan{Digest: plan.Digest(), Object: ref, Steps: len(plan.Steps)})
+	return err
+}
+
+// needs lists the evidence that is missing or stale, with the reason.
+func (r *Runner) needs(g Gate) map[record.Key]string {
+	return Needs(g, r.Fleet, r.Record.State(), r.currentFacts(), r.Record.Load)
+}
+
+// Needs lists the evidence of a gate that is missing or no longer holds under facts. An
+// object that is gone or changed is missing.
+func Needs(g Gate, f fleet.Fleet, s record.State, facts map[string]string, load func(record.Ref) ([]byte, error)) map[record.Key]string {
+	needs := map[record.Key]string{}
+	for _, k := range g.Expect(f) {
+		e, ok := s.Evidence(k)
+		switch {
+		case !ok:
+			needs[k] = "never recorded"
+		case e.Stale:
+			needs[k] = e.Because
+		default:
+			if why := stale(e, facts); why != "" {
+				needs[k] = why
+			} else if _, err := load(e.Ref); err != nil {
+				needs[k] = "its file is missing or changed"
+			}
+		}
+	}
+	return needs
+}
+
+// currentFacts returns the facts with those that follow from the record.
+func (r *Runner) currentFacts() map[string]string {
+	r.mu.Lock()
+	facts := maps.Clone(r.facts)
+	r.mu.Unlock()
+	derive(r.Fleet, facts, r.Record.State())
+	return facts
+}
+
+func (r *Runner) view(needs map[record.Key]string) View {
+	return View{Fleet: r.Fleet, Run: r.RunID, Release: r.Release, Facts: r.currentFacts(), needs: needs, state: r.Record.State(), load: r.Record.Load}
+}
+
+// judge asks the gate and adds what no gate may overlook: missing evidence.
+func (r *Runner) judge(g Gate, errs []StepError) (string, []record.Finding) {
+	return Verdict(g, r.view(nil), errs)
+}
+
+// Verdict is passed only when nothing is found and nothing is missing. Findings of
+// the gate make it failed; missing evidence alone makes it inconclusive.
+func Verdict(g Gate, v View, errs []StepError) (string, []record.Finding) {
+	var missing []record.Finding
+	for _, k := range g.Expect(v.Fleet) {
+		if _, err := v.Evidence(k); err != nil {
+			missing = append(missing, record.Finding{Code: "evidence-missing", Evidence: string(k), Message: err.Error()})
+		}
+	}
+	for _, e := range errs {
+		missing = append(missing, record.Finding{Code: "step-failed", Host: e.Step.Host, Engine: e.Step.Engine, Message: fmt.Sprintf("%s: %v", e.Step.ID, e.Err), Hint: hintOf(e.Err)})
+	}
+	findings := g.Judge(v)
+	switch {
+	case len(findings) > 0:
+		return record.VerdictFailed, append(findings, missing...)
+	case len(missing) > 0:
+		return record.VerdictInconclusive, missing
+	}
+	return record.VerdictPassed, nil
+}
+
+// unpassed turns a verdict into what the command reports.
+func (r *Runner) unpassed(out Outcome, res GateOutcome) (Outcome, error) {
+	st := r.Record.State().Gates[res.Info.Letter]
+	out.Status = problem.FailedGate
+	if st.Verdict == record.VerdictInconclusive {
+		out.Status = problem.Degraded
+		if len(res.Errors) > 0 {
+			out.Status = statusOf(res.Errors)
+		}
+	}
+	for _, f := range st.Findings {
+		if f.Code == "evidence-missing" && len(res.Errors) > 0 {
+			continue // the failed step says more
+		}
+		text := f.Message
+		if text == "" {
+			text = fmt.Sprintf("%s: got %s, want %s", f.Code, f.Got, f.Want)
+		}
+		out.Errors = append(out.Errors, &problem.Problem{
+			Status: out.Status, Code: f.Code, Message: fmt.Sprintf("gate %s: %s", res.Info.Letter, text), Hint: f.Hint,
+			Gate: res.Info.Letter, Host: f.Host, Engine: f.Engine, Evidence: f.Evidence, Got: f.Got, Want: f.Want,
+		})
+	}
+	return out, nil
+}
+
+// fail classifies an error that ended the run and gives it a hint where one is known.
+func (r *Runner) fail(out Outcome, err error) (Outcome, error) {
+	out.Status = StatusOf(err)
+	if problem.All(err) == nil {
+		err = problem.Wrap(out.Status, "operation_failed", "run the gates", err, hintOf(err))
+	}
+	return out, err
+}
+
+// takeUp says in the record, once and before anything else, who took the run up.
+func (r *Runner) takeUp() error {
+	r.mu.Lock()
+	first := !r.resumed
+	r.resumed = true
+	r.mu.Unlock()
+	if first && r.Record.State().Seq > 1 {
+		if _, err := r.Record.Append(record.KindResumed, "", "", "", resumedBy()); err != nil {
+			return writeError(err)
+		}
+	}
+	return nil
+}
+
+func (r *Runner) append(kind record.Kind, gate, step, host string, body any) (record.Event, error) {
+	if err := r.takeUp(); err != nil {
+		return record.Event{}, err
+	}
+	ev, err := r.Record.Append(kind, gate, step, host, body)
+	if err != nil {
+		return ev, writeError(err)
+	}
+	return ev, nil
+}
+
+func (r *Runner) store(media string, b []byte) (record.Ref, error) {
+	ref, err := r.Record.Store(media, b)
+	if err != nil {
+		return ref, writeError(err)
+	}
+	return ref, nil
+}
+
+func writeError(err error) error {
+	return problem.Wrap(problem.Failed, "record_write", "write the record", err, "free space in the state folder, then run the same command again")
+}
+
+// reason sums up why evidence is made, in one line.
+func reason(needs map[record.Key]string) string {
+	set := map[string]bool{}
+	for _, why := range needs {
+		set[why] = true
+	}
+	whys := slices.Sorted(maps.Keys(set))
+	if len(whys) > 3 {
+		whys = append(whys[:3], fmt.Sprintf("and %d more", len(set)-3))
+	}
+	return strings.Join(whys, "; ")
+}
+
+func sortedKeys[K ~string, V any](m map[K]V) []K {
+	return slices.Sorted(maps.Keys(m))
+}

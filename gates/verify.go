@@ -1,0 +1,145 @@
+package gates
+
+import (
+	"encoding/json"
+	"fmt"
+	"os"
+	"path/filepath"
+
+	"github.com/narwhal-fleet/narwhal/attest"
+	"github.com/narwhal-fleet/narwhal/fleet"
+	"github.com/narwhal-fleet/narwhal/gates/record"
+)
+
+// Verification is what an offline look at a record found.
+type Verification struct {
+	Run      string    `json:"run"`
+	Events   int       `json:"events"`
+	Seals    int       `json:"seals"`
+	Objects  int       `json:"objects"`
+	Signer   string    `json:"signer"` // hint of the key, "" without a seal
+	Problems []Trouble `json:"problems"`
+	Notices  []Trouble `json:"notices"`
+}
+
+// Trouble is one thing that does not hold.
+type Trouble struct {
+	Code    string `json:"code"`
+	File    string `json:"file"`
+	Line    int    `json:"line,omitempty"`
+	Gate    string `json:"gate,omitempty"`
+	Message string `json:"message"`
+}
+
+// Verify checks a run's folder offline: chain and objects, signatures against the
+// trusted keys, and each verdict recomputed from its evidence.
+func Verify(dir string, pipeline []Gate, trust []*attest.Public) (Verification, error) {
+	rep, err := record.Verify(dir)
+	if err != nil {
+		return Verification{}, err
+	}
+	v := Verification{Run: rep.Run, Events: rep.Events, Objects: rep.Objects, Problems: []Trouble{}, Notices: []Trouble{}}
+	for _, p := range rep.Problems {
+		v.Problems = append(v.Problems, Trouble{Code: p.Code, File: p.File, Line: p.Line, Message: p.Message})
+	}
+	for _, p := range rep.Notices {
+		v.Notices = append(v.Notices, Trouble{Code: p.Code, File: p.File, Message: p.Message})
+	}
+	v.seals(dir, rep, trust)
+	v.verdicts(dir, pipeline)
+	return v, nil
+}
+
+func (v *Verification) add(code, file, gate, format string, args ...any) {
+	v.Problems = append(v.Problems, Trouble{Code: code, File: file, Gate: gate, Message: fmt.Sprintf(format, args...)})
+}
+
+// seals checks each gate's newest seal.
+func (v *Verification) seals(dir string, rep record.Report, trust []*attest.Public) {
+	if len(trust) == 0 {
+		if len(rep.Seals) > 0 {
+			v.add("no_trust", "", "", "no key is trusted, so no seal can be verified")
+		}
+		return
+	}
+	verifier, err := attest.NewVerifier(attest.Policy{Keys: trust, PredicateTypes: []string{PredicateGate}, AnySubject: true})
+	if err != nil {
+		v.add("no_trust", "", "", "%v", err)
+		return
+	}
+	for _, s := range rep.Seals {
+		b, err := os.ReadFile(filepath.Join(dir, s.File))
+		if err == nil {
+			var key *attest.Public
+			if key, err = checkSeal(verifier, b, s.Sealed, s.Name); err == nil {
+				v.Seals++
+				v.Signer = key.Hint()
+				continue
+			}
+		}
+		v.add("seal_unverified", s.File, s.Name, "seal of gate %s: %v", s.Name, err)
+	}
+	for letter, g := range rep.State.Gates {
+		if g.State == record.VerdictPassed && g.Seal == nil {
+			v.Notices = append(v.Notices, Trouble{Code: "unsealed", Gate: letter, Message: "gate " + letter + " passed and is not sealed"})
+		}
+	}
+}
+
+// verdicts replays the log and judges every verdict again from the evidence of its moment.
+func (v *Verification) verdicts(dir string, pipeline []Gate) {
+	snap, err := record.Read(dir)
+	if err != nil {
+		return // the chain's own problem is listed
+	}
+	byLetter := map[string]Gate{}
+	for _, g := range pipeline {
+		byLetter[g.Info().Letter] = g
+	}
+	var state record.State
+	for _, ev := range snap.Events {
+		if ev.Kind == record.KindVerdict {
+			v.verdict(byLetter[ev.Gate], ev, state, snap.Load)
+		}
+		state = record.Fold(state, ev)
+	}
+}
+
+func (v *Verification) verdict(g Gate, ev record.Event, state record.State, load func(record.Ref) ([]byte, error)) {
+	var said record.Verdict
+	if g == nil || json.Unmarshal(ev.Body, &said) != nil {
+		v.add("verdict_unknown", record.LogFile, ev.Gate, "line %d: verdict of a gate that this version does not know", ev.Seq)
+		return
+	}
+	view, err := ViewAt(state, load)
+	if err != nil {
+		v.add("inputs_missing", record.LogFile, ev.Gate, "line %d: %v", ev.Seq, err)
+		return
+	}
+	again, _ := Verdict(g, view, nil)
+	ok := again == said.State || (said.State == record.VerdictInconclusive && again == record.VerdictPassed)
+	if !ok {
+		v.add("verdict_differs", record.LogFile, ev.Gate, "line %d: gate %s says %s, its evidence says %s", ev.Seq, ev.Gate, said.State, again)
+	}
+}
+
+// ViewAt is what a gate saw in a recorded state, with the inputs frozen then.
+func ViewAt(state record.State, load func(record.Ref) ([]byte, error)) (View, error) {
+	view := View{Run: state.Run, Facts: state.Facts, state: state, load: load}
+	var in struct {
+		Fleet   fleet.Fleet `json:"fleet"`
+		Release Release     `json:"release"`
+	}
+	if err := view.Decode("A/inputs", &in); err == nil {
+		view.Fleet, view.Release = in.Fleet, in.Release
+		return view, nil
+	}
+	b, err := load(state.Fleet)
+	if err != nil {
+		return view, fmt.Errorf("read the frozen fleet: %w", err)
+	}
+	if err := json.Unmarshal(b, &view.Fleet); err != nil {
+		return view, fmt.Errorf("read the frozen fleet: %w", err)
+	}
+	return view, nil
+}

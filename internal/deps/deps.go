@@ -1,0 +1,27 @@
+package deps
+
+import (
+	_ "cuelang.org/go/cue"
+	_ "cuelang.org/go/cue/cuecontext"
+	_ "cuelang.org/go/cue/load"
+	_ "cuelang.org/go/cue/parser"
+	_ "cuelang.org/go/encoding/json"
+	_ "cuelang.org/go/encoding/jsonschema"
+	_ "cuelang.org/go/encoding/yaml"
+	_ "github.com/google/go-cmp/cmp"
+	_ "github.com/kevinburke/ssh_config"
+	_ "github.com/pkg/sftp"
+	_ "github.com/prometheus/client_golang/prometheus"
+	_ "github.com/prometheus/client_golang/prometheus/promhttp"
+	_ "github.com/rogpeppe/go-internal/testscript"
+	_ "github.com/sigstore/sigstore/pkg/cryptoutils"
+	_ "github.com/sigstore/sigstore/pkg/signature"
+	_ "github.com/sigstore/sigstore/pkg/signature/dsse"
+	_ "github.com/skeema/knownhosts"
+	_ "github.com/spf13/cobra"
+	_ "golang.org/x/crypto/ssh"
+	_ "golang.org/x/crypto/ssh/agent"
+	_ "golang.org/x/sync/errgroup"
+	_ "golang.org/x/term"
+	_ "pgregory.net/rapid"
+)

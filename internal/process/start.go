@@ -1,0 +1,245 @@
+package process
+
+import (
+	"context"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"regexp"
+	"slices"
+	"strings"
+	"syscall"
+	"time"
+)
+
+// Spec is a process to keep running under a name.
+type Spec struct {
+	Name string   `json:"name"`
+	Argv []string `json:"argv"`
+	// Env is added to PATH, HOME, LANG and the variables that Inherit names.
+	Env     map[string]string `json:"env,omitempty"`
+	Inherit []string          `json:"inherit,omitempty"`
+	Dir     string            `json:"dir,omitempty"`
+	// Launch identifies how the process was launched; equal digests are interchangeable.
+	Launch string `json:"launch"`
+}
+
+// Record is what is on disk about a started process.
+type Record struct {
+	Spec
+	Identity
+	Started time.Time `json:"started"`
+	Log     string    `json:"log"`
+}
+
+var (
+	nameRE = regexp.MustCompile(`^[A-Za-z0-9][A-Za-z0-9._-]{0,127}$`)
+
+	// ErrOther means that another launch already runs under the name.
+	ErrOther = errors.New("another process runs under this name")
+)
+
+func paths(dir, name string) (rec, log, lock string) {
+	base := filepath.Join(dir, name)
+	return base + ".json", base + ".log", base + ".lock"
+}
+
+// Start runs the spec detached from the caller and returns its record. When a process
+// with the same launch digest runs under the name, it is adopted: its record comes back
+// and adopted is true. become is the command that calls Become (its last argument is
+// the spec's file).
+func Start(ctx context.Context, dir string, s Spec, become []string) (r Record, adopted bool, err error) {
+	if !nameRE.MatchString(s.Name) || len(s.Argv) == 0 {
+		return r, false, fmt.Errorf("start process %q: the name or the command is not usable", s.Name)
+	}
+	if err := os.MkdirAll(dir, 0o700); err != nil {
+		return r, false, fmt.Errorf("start process %s: %w", s.Name, err)
+	}
+	if old, ok := Read(dir, s.Name); ok && old.Alive() {
+		if old.Launch != s.Launch {
+			return old, false, fmt.Errorf("start process %s: %w (pid %d, launch %.12s)", s.Name, ErrOther, old.PID, old.Launch)
+		}
+		return old, true, nil
+	}
+	cmd, spec, err := prepare(dir, s, become)
+	if err != nil {
+		return r, false, err
+	}
+	defer os.Remove(spec)
+	if err := cmd.Start(); err != nil {
+		return r, false, fmt.Errorf("start process %s: %w", s.Name, err)
+	}
+	exited := make(chan error, 1)
+	go func() { exited <- cmd.Wait() }()
+	return awaitRecord(ctx, dir, s, cmd.Process.Pid, exited)
+}
+
+func prepare(dir string, s Spec, become []string) (*exec.Cmd, string, error) {
+	_, logPath, _ := paths(dir, s.Name)
+	b, err := json.Marshal(s)
+	if err != nil {
+		return nil, "", fmt.Errorf("start process %s: %w", s.Name, err)
+	}
+	f, err := os.CreateTemp(dir, s.Name+".spec-*")
+	if err != nil {
+		return nil, "", fmt.Errorf("start process %s: %w", s.Name, err)
+	}
+	defer f.Close()
+	if _, err := f.Write(b); err != nil {
+		return nil, "", fmt.Errorf("start process %s: %w", s.Name, err)
+	}
+	log, err := os.OpenFile(logPath, os.O_CREATE|os.O_APPEND|os.O_WRONLY, 0o600)
+	if err != nil {
+		return nil, "", fmt.Errorf("start process %s: %w", s.Name, err)
+	}
+	cmd := exec.Command(become[0], append(slices.Clone(become[1:]), dir, f.Name())...)
+	cmd.Stdout, cmd.Stderr = log, log
+	cmd.Dir = s.Dir
+	cmd.SysProcAttr = &syscall.SysProcAttr{Setsid: true}
+	return cmd, f.Name(), nil
+}
+
+// awaitRecord waits until the child has recorded itself under the name, or has ended.
+func awaitRecord(ctx context.Context, dir string, s Spec, pid int, exited <-chan error) (Record, bool, error) {
+	tick := time.NewTicker(5 * time.Millisecond)
+	defer tick.Stop()
+	for {
+		if r, ok := Read(dir, s.Name); ok && r.PID == pid && r.Launch == s.Launch {
+			return r, false, nil
+		}
+		select {
+		case err := <-exited:
+			if r, ok := Read(dir, s.Name); ok && r.PID != pid && r.Launch == s.Launch && r.Alive() {
+				return r, true, nil // somebody else was faster with the same launch
+			}
+			_, log, _ := paths(dir, s.Name)
+			return Record{}, false, fmt.Errorf("start process %s: it ended at once (%v): %s", s.Name, err, Tail(log, 400))
+		case <-ctx.Done():
+			return Record{}, false, fmt.Errorf("start process %s: %w", s.Name, ctx.Err())
+		case <-tick.C:
+		}
+	}
+}
+
+// Become turns the calling process into the spec's program: it records its own
+// identity first, then replaces itself. It returns only on failure.
+func Become(dir, specPath string) error {
+	b, err := os.ReadFile(specPath)
+	if err != nil {
+		return fmt.Errorf("become: %w", err)
+	}
+	var s Spec
+	if err := json.Unmarshal(b, &s); err != nil {
+		return fmt.Errorf("become: %w", err)
+	}
+	recPath, logPath, lockPath := paths(dir, s.Name)
+	lock, err := os.OpenFile(lockPath, os.O_CREATE|os.O_RDWR|syscall.O_CLOEXEC, 0o600)
+	if err != nil {
+		return fmt.Errorf("become %s: %w", s.Name, err)
+	}
+	if err := syscall.Flock(int(lock.Fd()), syscall.LOCK_EX); err != nil {
+		return fmt.Errorf("become %s: %w", s.Name, err)
+	}
+	if old, ok := Read(dir, s.Name); ok && old.Alive() {
+		return fmt.Errorf("become %s: %w (pid %d)", s.Name, ErrOther, old.PID)
+	}
+	self, err := Self()
+	if err != nil {
+		return err
+	}
+	program, err := exec.LookPath(s.Argv[0])
+	if err != nil {
+		return fmt.Errorf("become %s: %w", s.Name, err)
+	}
+	r := Record{Spec: s, Identity: self, Started: time.Now().UTC(), Log: logPath}
+	if err := write(recPath, r); err != nil {
+		return fmt.Errorf("become %s: %w", s.Name, err)
+	}
+	return fmt.Errorf("become %s: %w", s.Name, syscall.Exec(program, s.Argv, environment(s)))
+}
+
+func environment(s Spec) []string {
+	var env []string
+	for _, name := range append([]string{"PATH", "HOME", "LANG", "TMPDIR", "USER", "NARWHAL_LOOPBACK"}, s.Inherit...) {
+		if v, ok := os.LookupEnv(name); ok {
+			env = append(env, name+"="+v)
+		}
+	}
+	for k, v := range s.Env {
+		env = append(env, k+"="+v)
+	}
+	return env
+}
+
+func write(path string, r Record) error {
+	b, err := json.MarshalIndent(r, "", "  ")
+	if err != nil {
+		return err
+	}
+	f, err := os.CreateTemp(filepath.Dir(path), filepath.Base(path)+".tmp-*")
+	if err != nil {
+		return err
+	}
+	defer os.Remove(f.Name())
+	if _, err = f.Write(b); err == nil {
+		err = f.Sync()
+	}
+	if cerr := f.Close(); err == nil {
+		err = cerr
+	}
+	if err != nil {
+		return err
+	}
+	return os.Rename(f.Name(), path)
+}
+
+// Read returns the record under a name; false when there is none that can be read.
+func Read(dir, name string) (Record, bool) {
+	path, _, _ := paths(dir, name)
+	b, err := os.ReadFile(path)
+	if err != nil || len(b) > 1<<20 {
+		return Record{}, false
+	}
+	var r Record
+	if json.Unmarshal(b, &r) != nil {
+		return Record{}, false
+	}
+	return r, true
+}
+
+// List returns every record in the folder, by name.
+func List(dir string) []Record {
+	entries, err := os.ReadDir(dir)
+	if err != nil {
+		return nil
+	}
+	var out []Record
+	for _, e := range entries {
+		if name, ok := strings.CutSuffix(e.Name(), ".json"); ok {
+			if r, ok := Read(dir, name); ok && r.Name == name {
+				out = append(out, r)
+			}
+		}
+	}
+	return out
+}
+
+// Tail returns the last bytes of a file, for messages.
+func Tail(path string, n int64) string {
+	f, err := os.Open(path)
+	if err != nil {
+		return ""
+	}
+	defer f.Close()
+	if st, err := f.Stat(); err == nil && st.Size() > n {
+		if _, err := f.Seek(-n, 2); err != nil {
+			return ""
+		}
+	}
+	b := make([]byte, n)
+	m, _ := f.Read(b)
+	return strings.TrimSpace(strings.ToValidUTF8(string(b[:m]), "?"))
+}

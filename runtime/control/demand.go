@@ -1,0 +1,90 @@
+package control
+
+import (
+	"math"
+
+	"github.com/narwhal-fleet/narwhal/runtime/model"
+)
+
+// Demand is the measured work of a horizon, in engines of each phase at full use.
+type Demand struct {
+	Span     float64 `json:"span_s"`
+	Arrivals int     `json:"arrivals"`
+	Prefill  float64 `json:"prefill_engines"`
+	Decode   float64 `json:"decode_engines"`
+	Complete bool    `json:"complete"`
+}
+
+func (s State) width() float64 { return min(1, s.Params.Step, max(s.Params.EvidenceSpan, 1e-3)) }
+
+func (s State) arrive(a Arrival) State {
+	s = s.roll(a.At)
+	length, known := s.outputs.expect(a.Wanted)
+	if !known {
+		s.unknown++
+	}
+	n := float64(max(1, a.Input))
+	s.open = s.open.plus(bucket{N: 1, In: n, InSq: n * n, Out: length, OutIn: length * n, OutQ: length * length})
+	return s
+}
+
+// roll closes the open bucket when now lies beyond it and forgets what left the window.
+func (s State) roll(now float64) State {
+	w := s.width()
+	if now < s.open.From+w {
+		return s
+	}
+	closed := make([]bucket, 0, len(s.closed)+1)
+	for _, b := range s.closed {
+		if b.From+w > now-s.Params.Window {
+			closed = append(closed, b)
+		}
+	}
+	if s.open.N > 0 {
+		closed = append(closed, s.open)
+	}
+	s.closed = closed
+	s.open = bucket{From: s.open.From + w*math.Floor((now-s.open.From)/w)}
+	return s
+}
+
+// demand prices the arrivals of the last horizon seconds.
+func (s State) demand(engines []model.EngineView, now, horizon float64) Demand {
+	span := min(horizon, max(s.Params.Step, now-s.Started))
+	sum := s.open
+	w := s.width()
+	for _, b := range s.closed {
+		if b.From+w > now-span {
+			sum = sum.plus(b)
+		}
+	}
+	d := Demand{Span: span, Arrivals: int(sum.N), Complete: s.unknown == 0}
+	if sum.N == 0 {
+		return d
+	}
+	profiled := 0.0
+	perSecond := 0.0 // tokens/s of one decode engine at the mean context
+	context := (sum.OutIn + sum.OutQ/2) / math.Max(1, sum.Out)
+	for i := range engines {
+		c := &engines[i].Curve
+		if !engines[i].Live || !c.Measured() {
+			continue
+		}
+		profiled++
+		d.Prefill += (c.A*sum.InSq + c.B*sum.In + c.C*sum.N) / span
+		if g, j := c.Batch(context, s.Params.TPOT/engines[i].Kappa()); g > 0 {
+			perSecond += float64(g) / (j * engines[i].Kappa())
+		}
+	}
+	if profiled == 0 {
+		d.Complete = false
+		return d
+	}
+	d.Prefill /= profiled
+	if perSecond == 0 {
+		d.Decode = math.Inf(1)
+		return d
+	}
+	d.Decode = sum.Out / span / (perSecond / profiled)
+	return d
+}

@@ -1,0 +1,11 @@
+// Package control decides which role each engine should have.
+//
+// It promises a pure step: a state and an event give the next state and the actions,
+// and the same sequence gives the same decisions. A move follows measured demand only:
+// arrivals priced with the engines' own curves, the work that is resident, confirmed over
+// several evaluations. It refuses to leave a role below its floor, to move a pinned
+// engine, and to move more than one engine an evaluation.
+//
+// Demand is counted at arrival, so requests that were refused press as hard as those
+// that were served.
+package control

@@ -1,0 +1,142 @@
+package control
+
+import "github.com/narwhal-fleet/narwhal/runtime/model"
+
+// Params tune the controller. Times are seconds; demand is in engines.
+type Params struct {
+	TTFT, TPOT            float64 // the promise
+	MinPrefill, MinDecode int     // floors
+	Advisory              bool    // decide, never move
+
+	Expand, Shrink float64 // a ratio that is a breach; a ratio that is idle
+	Cooldown       float64 // between moves from prefill to decode
+	Dwell          float64 // that an engine keeps a role at least
+	Sustained      int     // evaluations a consolidation must hold for
+	ResidentGuard  int     // decode residents above which a decode engine stays; 0 = off
+
+	Window        float64 // of demand
+	Step          float64 // between evaluations
+	Confirmations int     // evaluations a breach must hold for
+	Utilization   float64 // share of an engine that may be planned for
+	MinArrivals   int     // in the horizon that is judged
+	DemandFloor   float64 // engines of work below which nothing moves
+	Margin        float64 // least gain of a move
+	EvidenceSpan  float64 // history that a consolidation needs
+}
+
+// Event is what happened: Arrival, Outcome or Tick.
+type Event interface{ event() }
+
+// Arrival is one offered request, counted whether or not it is served.
+type Arrival struct {
+	At     float64
+	Input  int
+	Wanted int // output cap; 0 = uncapped
+}
+
+// Outcome is one completed answer.
+type Outcome struct{ Input, Wanted, Output int }
+
+// Tick asks for an evaluation if one is due.
+type Tick struct{ Snapshot model.Snapshot }
+
+func (Arrival) event() {}
+func (Outcome) event() {}
+func (Tick) event()    {}
+
+// Action is what the caller must do: Move or Record.
+type Action interface{ action() }
+
+// Move gives an engine a role.
+type Move struct {
+	Engine string
+	To     model.Role
+	By     string
+	Rule   string
+}
+
+// Record reports a decision, one for each evaluation.
+type Record struct{ Decision Decision }
+
+func (Move) action()   {}
+func (Record) action() {}
+
+// bucket sums arrivals of one interval as moments, so that any curve can price it later.
+type bucket struct {
+	From             float64
+	N                float64 // arrivals
+	In, InSq         float64 // Σ input, Σ input²
+	Out, OutIn, OutQ float64 // Σ output, Σ output·input, Σ output²
+}
+
+func (b bucket) plus(o bucket) bucket {
+	b.N, b.In, b.InSq = b.N+o.N, b.In+o.In, b.InSq+o.InSq
+	b.Out, b.OutIn, b.OutQ = b.Out+o.Out, b.OutIn+o.OutIn, b.OutQ+o.OutQ
+	return b
+}
+
+// outputs learns how long answers are. Shares decay so that a shift is followed.
+type outputs struct {
+	Seen     int
+	Capped   float64 // Σ caps of capped answers
+	Of       float64 // Σ their lengths
+	Uncapped float64 // Σ weights of uncapped answers
+	Lengths  float64 // Σ their lengths
+}
+
+const outputDecay = 1 - 1.0/256
+
+func (o outputs) learn(e Outcome) outputs {
+	o.Seen++
+	if e.Wanted > 0 {
+		o.Capped, o.Of = o.Capped*outputDecay+float64(e.Wanted), o.Of*outputDecay+float64(e.Output)
+	} else {
+		o.Uncapped, o.Lengths = o.Uncapped*outputDecay+1, o.Lengths*outputDecay+float64(e.Output)
+	}
+	return o
+}
+
+// expect returns the expected length of an answer, at least 1. ok is false for an uncapped
+// request before any uncapped answer was seen.
+func (o outputs) expect(wanted int) (length float64, ok bool) {
+	switch {
+	case wanted > 0 && o.Capped > 0:
+		return max(1, float64(wanted)*min(1, o.Of/o.Capped)), true
+	case wanted > 0:
+		return float64(wanted), true
+	case o.Uncapped > 0:
+		return max(1, o.Lengths/o.Uncapped), true
+	}
+	return 1, false
+}
+
+// State is everything the controller remembers. Copies are independent: a step never
+// writes into memory that an older state can see.
+type State struct {
+	Params  Params
+	Started float64
+	open    bucket
+	closed  []bucket // oldest first; replaced, never written
+	outputs outputs
+	unknown int // uncapped arrivals of unknown length in the window
+
+	lastTick     float64
+	ticked       bool
+	lastToDecode float64
+	lastMove     float64
+	lastTo       model.Role
+	heading      int // prefill engines wanted by the open confirmation run
+	rule         string
+	run          int
+}
+
+// New returns the state at the start of a run.
+func New(p Params, now float64) State {
+	return State{Params: p, Started: now, lastToDecode: now, lastMove: now, open: bucket{From: now}}
+}
+
+// Expect returns the expected answer length for a cap (0 = uncapped), at least 1 token.
+func (s State) Expect(wanted int) int {
+	n, _ := s.outputs.expect(wanted)
+	return int(n + 0.5)
+}

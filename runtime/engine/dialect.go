@@ -1,0 +1,133 @@
+// Package engine is the contract between narwhal and an inference engine: how a request is
+// split in two legs, what a handoff is, how an engine is asked for its state, and which
+// errors it answers.
+//
+// It promises bounded reads, typed errors and bytes relayed as received. It refuses to build
+// or change a handoff, to retry, and to choose engines: those decisions belong to the router.
+package engine
+
+import (
+	"encoding/json"
+	"errors"
+	"fmt"
+	"time"
+)
+
+// Dialect turns one client request into the two legs of a split request and judges the
+// handoff between them. Implementations are pure and safe for concurrent use.
+type Dialect interface {
+	// Name is the word that selects the dialect in a fleet file.
+	Name() string
+	// Splittable reports whether a request may run as two legs; reason says why not.
+	// A body that is no JSON object is not splittable: send it unsplit and let the engine refuse it.
+	Splittable(body []byte) (reason string, ok bool)
+	// Prefill returns the body of leg 1: one token, never streamed, a handoff asked for.
+	Prefill(body []byte) ([]byte, error)
+	// Decode returns the body of leg 2. With the zero Handoff it only strips what a client must
+	// not send, which is also the body of an unsplit request.
+	Decode(body []byte, h Handoff) ([]byte, error)
+	// ParseHandoff reads leg 1's buffered answer, received at the given time.
+	// It returns ErrNoHandoff when the answer is well formed but carries none.
+	ParseHandoff(resp []byte, received time.Time) (Handoff, Usage, error)
+	// Check compares a handoff with what the caller knows. It returns a *HandoffError.
+	Check(h Handoff, want Expect) error
+	// State reads the engine's counters and gauges from a scrape. It returns a *MissingError,
+	// beside the state read so far, when a needed metric is absent.
+	State(s Samples) (State, error)
+}
+
+// ErrNoHandoff is returned for an answer of leg 1 without a handoff.
+var ErrNoHandoff = errors.New("answer carries no handoff")
+
+// Handoff is the transfer object of one prefill: opaque, single use, owned by the process
+// that made it. Raw goes to leg 2 unchanged; the other fields are facts read from it.
+type Handoff struct {
+	Raw       json.RawMessage
+	EngineID  string
+	RequestID string
+	Host      string
+	Port      int
+	// Blocks per KV-cache group. Nil when the engine wrote the flat shape.
+	Blocks [][]int
+	// Flat marks the block list of versions that current engines cannot read.
+	Flat bool
+	// Tokens with KV on the producer.
+	Tokens int
+	// CachedTokens is the producer's own prefix-cache hit.
+	CachedTokens int
+	// RemotePrefill and RemoteDecode as the handoff states them.
+	RemotePrefill, RemoteDecode bool
+	// TransferMode is "pull" or "push".
+	TransferMode string
+	// Parallel shape of the producer; 0 = absent.
+	TP, DCP, PP int
+	// Received is when the caller had the whole answer.
+	Received time.Time
+}
+
+// Empty reports whether there is no handoff.
+func (h Handoff) Empty() bool { return len(h.Raw) == 0 }
+
+// maxAge bounds the age of a handoff at the moment leg 2 goes out.
+const maxAge = 10 * time.Second
+
+// Deadline is the time after which leg 2 must not go out with this handoff: the smaller of
+// half the lease and ten seconds after receipt. A lease of 0 counts as unknown.
+func (h Handoff) Deadline(lease time.Duration) time.Time {
+	age := maxAge
+	if lease > 0 && lease/2 < age {
+		age = lease / 2
+	}
+	return h.Received.Add(age)
+}
+
+// Expect is what the caller knows of the producer. Zero fields are not compared.
+type Expect struct {
+	// EngineID of the process that the caller believes it asked.
+	EngineID string
+	// Host and Port of the producer's side channel as configured.
+	Host string
+	Port int
+	// BlockSize of the producer, in tokens.
+	BlockSize int
+	// PromptTokens of leg 1's usage.
+	PromptTokens int
+}
+
+// HandoffError says which field of a handoff failed its check.
+type HandoffError struct {
+	Field  string
+	Reason string
+}
+
+func (e *HandoffError) Error() string {
+	return fmt.Sprintf("check handoff: %s %s", e.Field, e.Reason)
+}
+
+// Usage is the token count of an answer.
+type Usage struct {
+	PromptTokens     int `json:"prompt_tokens"`
+	CompletionTokens int `json:"completion_tokens"`
+	TotalTokens      int `json:"total_tokens"`
+	CachedTokens     int `json:"-"`
+}
+
+// UnmarshalJSON reads an engine's usage object and its optional details.
+func (u *Usage) UnmarshalJSON(b []byte) error {
+	var w struct {
+		Prompt     int `json:"prompt_tokens"`
+		Completion int `json:"completion_tokens"`
+		Total      int `json:"total_tokens"`
+		Details    *struct {
+			Cached int `json:"cached_tokens"`
+		} `json:"prompt_tokens_details"`
+	}
+	if err := json.Unmarshal(b, &w); err != nil {
+		return fmt.Errorf("read usage: %w", err)
+	}
+	*u = Usage{PromptTokens: w.Prompt, CompletionTokens: w.Completion, TotalTokens: w.Total}
+	if w.Details != nil {
+		u.CachedTokens = w.Details.Cached
+	}
+	return nil
+}

@@ -1,0 +1,193 @@
+// Package splice edits the top level of a JSON object as bytes.
+//
+// It promises that members it is not told about keep their exact bytes, numbers
+// included, and their order. It refuses anything that is not one valid JSON object.
+package splice
+
+import (
+	"encoding/json"
+	"errors"
+	"fmt"
+)
+
+// ErrNotObject is returned for valid JSON that is not an object.
+var ErrNotObject = errors.New("json value is not an object")
+
+type member struct {
+	key   string
+	raw   []byte // key, colon and value as written
+	value []byte
+}
+
+// Object is a parsed view over the caller's bytes, which must not change while it is in use.
+type Object struct {
+	members []member
+}
+
+// Parse validates src and indexes its top-level members.
+func Parse(src []byte) (Object, error) {
+	if !json.Valid(src) {
+		return Object{}, fmt.Errorf("parse json: %w", syntaxError(src))
+	}
+	i := space(src, 0)
+	if src[i] != '{' {
+		return Object{}, ErrNotObject
+	}
+	var o Object
+	i = space(src, i+1)
+	for src[i] != '}' {
+		start := i
+		i = stringEnd(src, i)
+		key, err := unquote(src[start:i])
+		if err != nil {
+			return Object{}, fmt.Errorf("read key: %w", err)
+		}
+		i = space(src, i)
+		i = space(src, i+1) // the colon
+		from := i
+		i = valueEnd(src, i)
+		o.members = append(o.members, member{key: key, raw: src[start:i], value: src[from:i]})
+		i = space(src, i)
+		if src[i] == ',' {
+			i = space(src, i+1)
+		}
+	}
+	return o, nil
+}
+
+// Get returns the bytes of a member's value. Of a repeated key the last one counts,
+// as in the engines' own parsers.
+func (o Object) Get(key string) (json.RawMessage, bool) {
+	for i := len(o.members) - 1; i >= 0; i-- {
+		if o.members[i].key == key {
+			return o.members[i].value, true
+		}
+	}
+	return nil, false
+}
+
+// Set is one member that Edit writes.
+type Set struct {
+	Key   string
+	Value json.RawMessage
+}
+
+// Edit returns a new object without the members that drop names and without those that
+// set replaces, followed by set in its order. drop may be nil.
+func (o Object) Edit(drop func(key string) bool, set ...Set) []byte {
+	size := 2
+	for _, m := range o.members {
+		size += len(m.raw) + 1
+	}
+	for _, s := range set {
+		size += len(s.Key) + len(s.Value) + 4
+	}
+	out := append(make([]byte, 0, size), '{')
+	for _, m := range o.members {
+		if (drop != nil && drop(m.key)) || replaced(set, m.key) {
+			continue
+		}
+		out = append(append(out, m.raw...), ',')
+	}
+	for _, s := range set {
+		out = append(out, '"')
+		out = append(out, s.Key...)
+		out = append(out, '"', ':')
+		out = append(append(out, s.Value...), ',')
+	}
+	if out[len(out)-1] == ',' {
+		out = out[:len(out)-1]
+	}
+	return append(out, '}')
+}
+
+func replaced(set []Set, key string) bool {
+	for _, s := range set {
+		if s.Key == key {
+			return true
+		}
+	}
+	return false
+}
+
+func syntaxError(src []byte) error {
+	var v any
+	if err := json.Unmarshal(src, &v); err != nil {
+		return err
+	}
+	return errors.New("invalid json")
+}
+
+func unquote(q []byte) (string, error) {
+	for _, c := range q {
+		if c == '\\' {
+			var s string
+			err := json.Unmarshal(q, &s)
+			return s, err
+		}
+	}
+	return string(q[1 : len(q)-1]), nil
+}
+
+func space(b []byte, i int) int {
+	for i < len(b) && (b[i] == ' ' || b[i] == '\t' || b[i] == '\n' || b[i] == '\r') {
+		i++
+	}
+	return i
+}
+
+// stringEnd returns the index after the string that starts at i.
+func stringEnd(b []byte, i int) int {
+	for i++; b[i] != '"'; i++ {
+		if b[i] == '\\' {
+			i++
+		}
+	}
+	return i + 1
+}
+
+// valueEnd returns the index after the value that starts at i; b is known to be valid.
+func valueEnd(b []byte, i int) int {
+	switch b[i] {
+	case '"':
+		return stringEnd(b, i)
+	case '{', '[':
+		return nestedEnd(b, i)
+	}
+	for i < len(b) {
+		switch b[i] {
+		case ',', '}', ']', ' ', '\t', '\n', '\r':
+			return i
+		}
+		i++
+	}
+	return i
+}
+
+func nestedEnd(b []byte, i int) int {
+	depth := 0
+	for {
+		switch b[i] {
+		case '"':
+			i = stringEnd(b, i)
+			continue
+		case '{', '[':
+			depth++
+		case '}', ']':
+			depth--
+		}
+		i++
+		if depth == 0 {
+			return i
+		}
+	}
+}
+
+// Keys returns the member names in order, repeated ones included.
+func (o Object) Keys() []string {
+	keys := make([]string, len(o.members))
+	for i, m := range o.members {
+		keys[i] = m.key
+	}
+	return keys
+}

@@ -1,0 +1,104 @@
+// Package model holds the values that the pure core shares: what a fleet looks like at
+// one moment, what a request asks for, and the reasons a decision can carry.
+//
+// It promises plain values without behaviour that waits, and refuses to hold anything
+// that changes behind a reader: a Snapshot is never written after it was published.
+//
+// Times are seconds on one monotonic clock (the router's), lengths are tokens.
+package model
+
+import "github.com/narwhal-fleet/narwhal/runtime/profile"
+
+// Role is the label that says which phase an engine serves.
+type Role string
+
+// Roles.
+const (
+	Prefill Role = "prefill"
+	Decode  Role = "decode"
+)
+
+// Other returns the opposite role.
+func (r Role) Other() Role {
+	if r == Prefill {
+		return Decode
+	}
+	return Prefill
+}
+
+// Params are the promises and limits that decisions are made against.
+type Params struct {
+	TTFT   float64 `json:"ttft_s"`
+	TPOT   float64 `json:"tpot_s"`
+	Margin float64 `json:"margin"` // share of TTFT that a price may exceed it by
+	// Open records prices and refuses nobody for being late.
+	Open bool `json:"open"`
+}
+
+// Budget is the largest price that is admitted, in seconds.
+func (p Params) Budget() float64 { return p.TTFT * (1 + p.Margin) }
+
+// EngineView is one engine at the moment of a snapshot.
+type EngineView struct {
+	ID     string `json:"iid"`
+	Role   Role   `json:"role"`
+	Pinned bool   `json:"pinned,omitempty"`
+	// Live means configured and neither ejected, draining nor quarantined.
+	Live  bool          `json:"live"`
+	Curve profile.Curve `json:"-"`
+	// Risk scales predicted prefill times to a pessimistic quantile of what was
+	// observed; values below 1 count as 1.
+	Risk float64 `json:"risk,omitempty"`
+	// PrefillFree is when the prefill work already given to the engine is expected
+	// to end, on the clock of Snapshot.At.
+	PrefillFree     float64 `json:"prefill_free,omitempty"`
+	PrefillRequests int     `json:"prefill_requests,omitempty"`
+	DecodeRequests  int     `json:"decode_requests,omitempty"`
+	DecodeTokens    int     `json:"decode_tokens,omitempty"` // resident KV: prompts and delivered output
+	// DecodeRemaining is how many tokens the residents are still expected to make, in all.
+	DecodeRemaining int `json:"decode_remaining,omitempty"`
+	// DecodeSeats is the attested sequence limit; 0 = unknown.
+	DecodeSeats int `json:"decode_seats,omitempty"`
+	// Correction is observed over predicted token gap; 0 counts as 1.
+	Correction float64 `json:"correction,omitempty"`
+	// Gap is the observed mean token gap of the last closed interval; 0 = none.
+	Gap float64 `json:"gap_s,omitempty"`
+	// RoleSince is when the engine got its role.
+	RoleSince float64 `json:"role_since,omitempty"`
+	// Penalty is added to the cost of an engine on probation, in seconds.
+	Penalty float64 `json:"penalty,omitempty"`
+}
+
+// Backlog returns the seconds of prefill work ahead of a newcomer.
+func (e EngineView) Backlog(now float64) float64 { return max(0, e.PrefillFree-now) }
+
+// Kappa returns the decode correction.
+func (e EngineView) Kappa() float64 {
+	if e.Correction <= 0 {
+		return 1
+	}
+	return e.Correction
+}
+
+// Snapshot is the fleet at one moment. Engines keep the order of the fleet document.
+type Snapshot struct {
+	At     float64 `json:"at"`
+	Params Params  `json:"params"`
+	// Handoff is the mean delay of the KV transfer between two engines, in seconds.
+	Handoff float64      `json:"handoff_s"`
+	Engines []EngineView `json:"engines"`
+}
+
+// Request is what placement needs to know of one attempt.
+type Request struct {
+	ID      string  `json:"rid"`
+	Arrived float64 `json:"arrived"`
+	Input   int     `json:"input"`
+	// Expected is how many tokens the answer is expected to have; at least 1.
+	Expected int `json:"expected"`
+	// Unsplit asks for both phases on one engine.
+	Unsplit bool `json:"unsplit,omitempty"`
+	// AvoidPrefill and AvoidDecode name engines that failed this request before.
+	AvoidPrefill []string `json:"avoid_prefill,omitempty"`
+	AvoidDecode  []string `json:"avoid_decode,omitempty"`
+}

@@ -1,0 +1,195 @@
+package router
+
+import (
+	"context"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"net/http"
+	"time"
+
+	"github.com/narwhal-fleet/narwhal/runtime/engine"
+	"github.com/narwhal-fleet/narwhal/runtime/engine/splice"
+	"github.com/narwhal-fleet/narwhal/runtime/model"
+)
+
+// attempt runs both legs once, or the one leg of an unsplit placement.
+func (q *request) attempt(n int) *failure {
+	q.phase = phaseAdmission
+	body := q.call.legBody(q.r.set.Fleet.Model)
+	_, splittable := q.r.dialect.Splittable(body)
+	l, f := q.place(n, !splittable)
+	if f != nil {
+		return f
+	}
+	o := q.r.own
+	defer o.do(func() { o.release(l, o.now()) })
+	q.prefillEnd, q.firstToken, q.lastToken, q.usage, q.finish = 0, 0, 0, nil, ""
+	q.row.Attempts = n
+	// The leg context ends with the attempt, so nothing of it outlives a retry.
+	ctx, cancel := context.WithCancelCause(q.ctx)
+	defer cancel(errFinished)
+	if l.p == l.d {
+		return q.decodeLeg(ctx, l, n, body, engine.Handoff{}, splittable)
+	}
+	h, f := q.prefillLeg(ctx, l, n, body)
+	if f != nil {
+		return f
+	}
+	return q.decodeLeg(ctx, l, n, body, h, true)
+}
+
+// prefillLeg runs leg 1 and returns its checked handoff.
+func (q *request) prefillLeg(ctx context.Context, l *lease, n int, body []byte) (engine.Handoff, *failure) {
+	q.phase = phasePrefill
+	o := q.r.own
+	leg, err := q.r.dialect.Prefill(body)
+	if err != nil {
+		return engine.Handoff{}, internal(err.Error())
+	}
+	ctx, cancel := context.WithCancelCause(ctx)
+	defer cancel(errFinished)
+	limit := time.AfterFunc(q.r.set.prefillTimeout, func() { cancel(errPrefill) })
+	defer limit.Stop()
+	start := o.now()
+	o.do(func() { o.n.prefillAttempts++ })
+	raw, f := q.buffer(ctx, l.p, leg, fmt.Sprintf("%s-a%d-prefill", q.row.RID, n), phasePrefill)
+	end := o.now()
+	q.row.Upstream.Prefill += end - start
+	var h engine.Handoff
+	if f == nil {
+		h, f = q.handoff(l, raw)
+	}
+	o.do(func() {
+		o.prefilled(l, end, f == nil)
+		if f == nil {
+			o.absolve(l.p, classConnection, classInference, classHandoff)
+		}
+	})
+	if f != nil {
+		return h, f
+	}
+	q.prefillEnd = end
+	q.row.TTFT = ptr(end - q.row.Arrived)
+	return h, nil
+}
+
+// handoff reads and judges what leg 1 returned.
+func (q *request) handoff(l *lease, raw []byte) (engine.Handoff, *failure) {
+	bad := func(err error) *failure {
+		f := engineFault(phasePrefill, l.p.id, model.ReasonInvalid, classHandoff, err.Error(), true)
+		f.upstream = http.StatusOK
+		return f
+	}
+	h, u, err := q.r.dialect.ParseHandoff(raw, time.Now())
+	if err != nil {
+		return h, bad(err)
+	}
+	want := engine.Expect{PromptTokens: u.PromptTokens}
+	q.r.own.do(func() { want.BlockSize = l.p.facts.blockSize })
+	if err := q.r.dialect.Check(h, want); err != nil {
+		q.r.own.do(func() {
+			q.r.own.event("handoff_refused", q.r.own.now(), map[string]any{"iid": l.p.id, "rid": q.row.RID, "why": err.Error()})
+		})
+		return h, bad(err)
+	}
+	if u.CachedTokens > 0 {
+		q.row.CachedTokens[l.p.id] = u.CachedTokens
+	}
+	return h, nil
+}
+
+// buffer sends a leg and reads its whole answer.
+func (q *request) buffer(ctx context.Context, n *node, body []byte, id, phase string) ([]byte, *failure) {
+	resp, err := n.data.Do(ctx, q.call.path(), body, id)
+	if err != nil {
+		return nil, fromTransport(ctx, phase, n.id, err)
+	}
+	if f := statusFailure(ctx, phase, n.id, resp); f != nil {
+		return nil, f
+	}
+	defer resp.Body.Close()
+	raw, err := engine.ReadAll(resp.Body, phase+" answer", q.r.set.Fleet.Serving.MaxResponseBytes)
+	if err != nil {
+		return nil, fromTransport(ctx, phase, n.id, err)
+	}
+	return raw, nil
+}
+
+// statusFailure judges a leg's status; nil for success. It closes the body of a failure.
+func statusFailure(ctx context.Context, phase, iid string, resp *http.Response) *failure {
+	err := engine.Refused(resp)
+	if err == nil {
+		return nil
+	}
+	var status *engine.StatusError
+	if errors.As(err, &status) {
+		return fromStatus(phase, iid, status)
+	}
+	return fromTransport(ctx, phase, iid, err)
+}
+
+// decodeLeg runs leg 2, or the only leg, and hands its answer to the client.
+func (q *request) decodeLeg(ctx context.Context, l *lease, n int, body []byte, h engine.Handoff, streamed bool) *failure {
+	q.phase = phaseDecode
+	o := q.r.own
+	if !h.Empty() && time.Now().After(h.Deadline(0)) {
+		f := coded(504, "handoff_expired", "KV handoff expired before decode dispatch")
+		f.terminal, f.reason, f.phase, f.transient = "expired", model.ReasonHandoff, phasePrefill, true
+		f.engineID = l.p.id
+		return f
+	}
+	if streamed || q.call.stream {
+		body = q.streamBody(body)
+	}
+	leg, err := q.r.dialect.Decode(body, h)
+	if err != nil {
+		return internal(err.Error())
+	}
+	start := o.now()
+	o.do(func() {
+		o.n.decodeAttempts++
+		if !h.Empty() {
+			o.decoding(l)
+		}
+	})
+	q.row.DecodeAttempts++
+	defer func() { q.row.Upstream.Decode += o.now() - start }()
+	id := fmt.Sprintf("%s-a%d-decode", q.row.RID, n)
+	if !streamed && !q.call.stream {
+		return q.whole(ctx, l, leg, id)
+	}
+	return q.follow(ctx, l, leg, id, !h.Empty())
+}
+
+// whole serves a request that can neither be split nor put together from a stream.
+func (q *request) whole(ctx context.Context, l *lease, leg []byte, id string) *failure {
+	raw, f := q.buffer(ctx, l.d, leg, id, phaseDecode)
+	if f != nil {
+		return f
+	}
+	var c chunk
+	if json.Unmarshal(raw, &c) != nil {
+		return engineFault(phaseDecode, l.d.id, model.ReasonInvalid, classInference, "answer is no JSON", true)
+	}
+	q.usage = c.Usage
+	o := q.r.own
+	o.do(func() { o.absolve(l.d, classConnection, classInference, classStream) })
+	q.started = true
+	q.row.Status = ptr(http.StatusOK)
+	writeBody(q.w, http.StatusOK, raw)
+	return nil
+}
+
+// streamBody asks for a stream with exact usage at its end, whatever the client asked for.
+func (q *request) streamBody(body []byte) []byte {
+	o, err := splice.Parse(body)
+	if err != nil {
+		return body
+	}
+	set := []splice.Set{{Key: "stream", Value: json.RawMessage("true")}, {Key: "stream_interval", Value: json.RawMessage("1")}}
+	if !q.call.stream || !q.call.usage {
+		set = append(set, splice.Set{Key: "stream_options", Value: json.RawMessage(`{"include_usage":true}`)})
+	}
+	return o.Edit(nil, set...)
+}

@@ -1,0 +1,187 @@
+package router
+
+import (
+	"context"
+	"errors"
+	"sync"
+	"time"
+
+	"github.com/narwhal-fleet/narwhal/runtime/engine"
+)
+
+// Ejection causes and probe words of the contract.
+const (
+	causeConnection = "connection"
+	causeLiveness   = "liveness"
+	causeHealth     = "health_probe"
+	causeInference  = "inference_probe"
+	causeIdentity   = "process_identity"
+	causeGeneration = "profile_generation"
+
+	probeHealth    = "verify_health"
+	probeInference = "verify_inference"
+)
+
+// blame counts a failed leg against its engine. At the threshold a refused connection
+// ejects at once; anything else asks the engine itself first.
+func (r *Router) blame(f *failure) {
+	if f == nil || f.class == classNone || f.engineID == "" {
+		return
+	}
+	verify := ""
+	r.own.do(func() {
+		n := r.own.node(f.engineID)
+		if n == nil || n.ejected != "" {
+			return
+		}
+		n.streak[f.class]++
+		if n.streak[f.class] < max(1, r.set.Fleet.Recovery.EjectAfter) {
+			return
+		}
+		if f.class == classConnection {
+			r.own.eject(n, causeConnection)
+			return
+		}
+		if !n.verifying {
+			n.verifying = true
+			verify = probeHealth
+			if f.class == classInference || f.class == classHandoff || f.class == classStream {
+				verify = probeInference
+			}
+		}
+	})
+	if verify != "" {
+		r.background.Go(func() { r.interrogate(r.own.node(f.engineID), verify) })
+	}
+}
+
+// absolve notes an answer that shows an engine to be well. what lists the classes it clears.
+func (o *owner) absolve(n *node, what ...string) {
+	for _, c := range what {
+		delete(n.streak, c)
+	}
+	n.misses = 0
+}
+
+func (o *owner) eject(n *node, cause string) {
+	if n.ejected != "" {
+		return
+	}
+	n.ejected, n.verifying = cause, false
+	o.n.ejections[[2]string{n.id, cause}]++
+	o.publish()
+	o.set.Logger.Warn("engine ejected", "engine", n.id, "cause", cause)
+	o.event("engine_ejected", o.now(), map[string]any{"iid": n.id, "cause": cause})
+}
+
+func (o *owner) readmit(n *node, f facts, evidence string) {
+	n.ejected, n.misses, n.verifying = "", 0, false
+	clear(n.streak)
+	n.facts, n.known = f, true
+	o.n.readmissions[[2]string{n.id, evidence}]++
+	o.publish()
+	o.set.Logger.Info("engine readmitted", "engine", n.id, "evidence", evidence)
+	o.event("engine_readmitted", o.now(), map[string]any{"iid": n.id, "evidence": evidence})
+}
+
+// interrogate probes a suspect and ejects it when the probe fails.
+func (r *Router) interrogate(n *node, kind string) {
+	ctx, cancel := context.WithTimeout(r.life, max(r.set.firstToken, r.set.health))
+	defer cancel()
+	var err error
+	if kind == probeHealth {
+		err = n.control.Health(ctx)
+	} else {
+		_, err = n.control.Complete(ctx, engine.CompletionRequest{Model: r.set.Fleet.Model, Prompt: "probe " + requestID(), MaxTokens: 1,
+			IgnoreEOS: true, RequestID: "probe-" + requestID()})
+	}
+	if r.life.Err() != nil {
+		return
+	}
+	r.own.do(func() {
+		outcome, cause := "passed", causeHealth
+		if kind == probeInference {
+			cause = causeInference
+		}
+		n.verifying = false
+		if err != nil {
+			outcome = "failed"
+			r.own.eject(n, cause)
+		} else {
+			r.own.absolve(n, classes...)
+		}
+		r.own.n.probes[[3]string{n.id, kind, outcome}]++
+		r.own.event("engine_probe", r.own.now(), map[string]any{"iid": n.id, "kind": kind, "outcome": outcome})
+	})
+}
+
+// probe sweeps liveness and asks ejected engines whether they may return.
+func (r *Router) probe(ctx context.Context, sweep, readmit bool) {
+	var out, in []*node
+	r.own.do(func() {
+		for _, n := range r.own.nodes {
+			if n.ejected != "" {
+				out = append(out, n)
+			} else {
+				in = append(in, n)
+			}
+		}
+	})
+	var wg sync.WaitGroup
+	if sweep {
+		for _, n := range in {
+			wg.Go(func() { r.liveness(ctx, n) })
+		}
+	}
+	if readmit {
+		for _, n := range out {
+			wg.Go(func() { r.reconsider(ctx, n) })
+		}
+	}
+	wg.Wait()
+}
+
+func (r *Router) liveness(ctx context.Context, n *node) {
+	limited, cancel := context.WithTimeout(ctx, r.set.health)
+	defer cancel()
+	started := time.Now()
+	err := n.control.Health(limited)
+	if ctx.Err() != nil {
+		return
+	}
+	// A probe that was noticed much later than its limit says more about this machine.
+	late := err != nil && time.Since(started) > r.set.health*3/2
+	r.own.do(func() {
+		switch {
+		case err == nil:
+			r.own.absolve(n, classConnection, classTimeout, classOverload, classLiveness)
+		case !late:
+			n.misses++
+			n.streak[classLiveness] = n.misses
+			if n.misses >= max(1, r.set.Fleet.Recovery.LivenessMisses) {
+				r.own.eject(n, causeLiveness)
+			}
+		}
+	})
+}
+
+// reconsider readmits an ejected engine when it is healthy, tells who it is, and its
+// profile holds for what it is now.
+func (r *Router) reconsider(ctx context.Context, n *node) {
+	f, err := r.set.examine(ctx, n)
+	var gen *generationError
+	r.own.do(func() {
+		switch {
+		case n.ejected == "":
+		case errors.As(err, &gen):
+			if n.ejected != causeGeneration {
+				n.ejected = causeGeneration
+				r.own.n.ejections[[2]string{n.id, causeGeneration}]++
+				r.set.Logger.Warn("engine stays out", "engine", n.id, "cause", causeGeneration)
+				r.own.event("engine_ejected", r.own.now(), map[string]any{"iid": n.id, "cause": causeGeneration})
+			}
+		case err == nil:
+			r.own.readmit(n, f, "health")
+		}
+	})
+}

@@ -1,0 +1,162 @@
+package router
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"log/slog"
+	"net"
+	"net/url"
+	"os"
+	"time"
+
+	"github.com/narwhal-fleet/narwhal/fleet"
+	"github.com/narwhal-fleet/narwhal/runtime/control"
+	"github.com/narwhal-fleet/narwhal/runtime/engine"
+	"github.com/narwhal-fleet/narwhal/runtime/model"
+	"github.com/narwhal-fleet/narwhal/runtime/profile"
+)
+
+// Config is what a router needs. Fleet holds effective values: no default is filled here
+// but where a field says so.
+type Config struct {
+	Fleet    fleet.Fleet
+	Profiles profile.Store
+	// Listen is address:port; port 0 takes a free one, which Addr tells.
+	Listen string
+	// JournalPath is appended to; "" keeps no journal.
+	JournalPath string
+	Logger      *slog.Logger // nil discards
+	// Verify judges a live engine before it may serve, at start and at readmission.
+	// Nil compares the profile's generation with the identity digest of the process,
+	// which is the binding of a fleet without an engine contract.
+	Verify func(ctx context.Context, row profile.Row, id engine.Identity) error
+	// MaxConcurrent limits requests in flight; 0 = serving.max_connections.
+	MaxConcurrent int
+	// EngineKey is sent to engines; empty reads engine.engine_api_key_env if that is named.
+	EngineKey fleet.Secret
+	Epoch     int64  // of the lease, reported only
+	Holder    string // of the lease, reported only
+	Release   string // of this binary, for the journal
+}
+
+// settings are the values that requests read; nothing writes them after New.
+type settings struct {
+	Config
+	params         model.Params
+	control        control.Params
+	limit          int
+	key            fleet.Secret
+	requestTimeout time.Duration
+	prefillTimeout time.Duration
+	firstToken     time.Duration
+	gap            time.Duration
+	health         time.Duration
+	count          time.Duration
+	interval       time.Duration
+	grace          time.Duration
+	attempts       int
+}
+
+func dur(s float64) time.Duration { return time.Duration(s * float64(time.Second)) }
+
+// Check returns everything that keeps a router from starting, joined, without touching
+// the network or a file.
+func Check(c Config) error {
+	var errs []error
+	bad := func(format string, args ...any) { errs = append(errs, fmt.Errorf(format, args...)) }
+	f := c.Fleet
+	if f.Model == "" {
+		bad("check router: model is empty")
+	}
+	if len(f.Engines) == 0 {
+		bad("check router: no engines")
+	}
+	if f.SLO.TTFTS <= 0 || f.SLO.TPOTS <= 0 {
+		bad("check router: slo.ttft_s and slo.tpot_s must be positive")
+	}
+	if f.Engine.Backend != "" && f.Engine.Backend != "vllm" {
+		bad("check router: engine.backend %q is not served yet, want vllm", f.Engine.Backend)
+	}
+	for name, v := range map[string]float64{"serving.request_timeout_s": f.Serving.RequestTimeoutS, "serving.prefill_timeout_s": f.Serving.PrefillTimeoutS,
+		"engine.first_token_timeout_s": f.Engine.FirstTokenTimeoutS, "engine.connect_timeout_s": f.Engine.ConnectTimeoutS, "engine.health_timeout_s": f.Engine.HealthTimeoutS,
+		"controller.monitor_interval_s": f.Controller.MonitorIntervalS, "controller.reactive.step_s": f.Controller.Reactive.StepS,
+		"controller.reactive.window_s": f.Controller.Reactive.WindowS, "controller.reactive.utilization": f.Controller.Reactive.Utilization,
+		"engine.chars_per_token": f.Engine.CharsPerToken} {
+		if v <= 0 {
+			bad("check router: %s must be positive", name)
+		}
+	}
+	if f.Serving.MaxConnections < 1 && c.MaxConcurrent < 1 {
+		bad("check router: serving.max_connections must be positive")
+	}
+	if f.Serving.MaxRequestBytes < 1 || f.Serving.MaxResponseBytes < 1 {
+		bad("check router: serving.max_request_bytes and max_response_bytes must be positive")
+	}
+	if _, _, err := net.SplitHostPort(c.Listen); err != nil {
+		bad("check router: listen address %q: %w", c.Listen, err)
+	}
+	if name := f.Engine.EngineAPIKeyEnv; name != "" && c.EngineKey.Empty() && os.Getenv(name) == "" {
+		bad("check router: environment variable %s (engine.engine_api_key_env) is not set", name)
+	}
+	errs = append(errs, checkEngines(c)...)
+	return errors.Join(errs...)
+}
+
+func checkEngines(c Config) (errs []error) {
+	known := map[string]bool{}
+	for _, e := range c.Fleet.Engines {
+		if e.IID == "" || known[e.IID] {
+			errs = append(errs, fmt.Errorf("check router: engine id %q is empty or repeated", e.IID))
+		}
+		known[e.IID] = true
+		if u, err := url.Parse(e.URL); err != nil || u.Host == "" || (u.Scheme != "http" && u.Scheme != "https") {
+			errs = append(errs, fmt.Errorf("check router: engine %s: url is no http or https address", e.IID))
+		}
+		if e.Role != fleet.RolePrefill && e.Role != fleet.RoleDecode {
+			errs = append(errs, fmt.Errorf("check router: engine %s: role %q, want prefill or decode", e.IID, e.Role))
+		}
+		row, ok := c.Profiles.Row(e.IID)
+		switch {
+		case !ok:
+			errs = append(errs, fmt.Errorf("check router: engine %s has no profile", e.IID))
+		case row.GenerationDigest == nil && c.Verify == nil:
+			errs = append(errs, fmt.Errorf("check router: the profile of engine %s is bound to no generation; measure it again", e.IID))
+		case !row.Curve().Measured():
+			errs = append(errs, fmt.Errorf("check router: the profile of engine %s holds no measurement", e.IID))
+		}
+	}
+	for _, r := range c.Profiles.Rows {
+		if !known[r.IID] {
+			errs = append(errs, fmt.Errorf("check router: profile of unknown engine %q", r.IID))
+		}
+	}
+	return errs
+}
+
+func derive(c Config) settings {
+	f := c.Fleet
+	if c.Logger == nil {
+		c.Logger = slog.New(slog.DiscardHandler)
+	}
+	s := settings{Config: c, limit: c.MaxConcurrent, key: c.EngineKey,
+		params: model.Params{TTFT: f.SLO.TTFTS, TPOT: f.SLO.TPOTS, Margin: f.Serving.AdmissionMargin, Open: f.Serving.Admission == "open"},
+		// One full retry is the most that the dialect allows.
+		attempts:       min(2, max(1, f.Serving.MaxAttempts)),
+		requestTimeout: dur(f.Serving.RequestTimeoutS), prefillTimeout: dur(f.Serving.PrefillTimeoutS),
+		firstToken: dur(f.Engine.FirstTokenTimeoutS), gap: dur(f.Engine.DecodeReadTimeoutS), health: dur(f.Engine.HealthTimeoutS),
+		count: dur(f.Engine.TokenizeTimeoutS), interval: dur(f.Controller.MonitorIntervalS), grace: dur(f.Serving.GracefulTimeoutS)}
+	if s.limit < 1 {
+		s.limit = f.Serving.MaxConnections
+	}
+	if s.key.Empty() && f.Engine.EngineAPIKeyEnv != "" {
+		s.key = fleet.NewSecret(os.Getenv(f.Engine.EngineAPIKeyEnv))
+	}
+	t, r := f.Controller.Thresholds, f.Controller.Reactive
+	s.control = control.Params{TTFT: f.SLO.TTFTS, TPOT: f.SLO.TPOTS,
+		MinPrefill: max(1, f.Controller.MinPrefill), MinDecode: max(1, f.Controller.MinDecode), Advisory: f.Controller.Advisory,
+		Expand: t.Expand, Shrink: t.Shrink, Cooldown: t.CooldownS, Dwell: t.DwellS, Sustained: t.SustainedIntervals, ResidentGuard: t.FlipResidentGuard,
+		Window: r.WindowS, Step: r.StepS, Confirmations: r.Confirmations, Utilization: r.Utilization, MinArrivals: r.MinArrivals,
+		DemandFloor: r.DemandFloor, Margin: r.MovementMargin, EvidenceSpan: r.EvidenceSpanS}
+	return s
+}

@@ -1,0 +1,229 @@
+package router
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"net"
+	"os"
+	"regexp"
+	"strconv"
+	"syscall"
+
+	"github.com/narwhal-fleet/narwhal/runtime/engine"
+	"github.com/narwhal-fleet/narwhal/runtime/journal"
+	"github.com/narwhal-fleet/narwhal/runtime/model"
+)
+
+// Breaker classes: what a failure says about an engine.
+const (
+	classNone       = "" // a client's fault, or the router's own
+	classConnection = "connection"
+	classTimeout    = "timeout"
+	classOverload   = "overload"
+	classInference  = "inference_status"
+	classHandoff    = "kv_handoff"
+	classStream     = "stream"
+	classLiveness   = "liveness"
+)
+
+var classes = []string{classConnection, classTimeout, classOverload, classInference, classHandoff, classStream, classLiveness}
+
+// Phases of a request.
+const (
+	phaseAdmission = "admission"
+	phasePrefill   = "prefill"
+	phaseDecode    = "decode"
+)
+
+// Causes that end a request's context.
+var (
+	errDeadline   = errors.New("original request deadline expired")
+	errShutdown   = errors.New("router is shutting down")
+	errPrefill    = errors.New("prefill leg took too long")
+	errFirstToken = errors.New("no first token in time")
+	errGap        = errors.New("engine went silent between tokens")
+	errFinished   = errors.New("request has ended")
+)
+
+// failure is how a request, or one attempt of it, ended badly.
+type failure struct {
+	status     int // of the answer to the client
+	message    string
+	typ        string
+	param      *string // present when hasParam
+	hasParam   bool
+	code       *string // present when hasCode
+	hasCode    bool
+	retryAfter int // seconds; 0 = no header
+
+	terminal string
+	reason   model.Reason
+	detail   string // journal only
+
+	// Of an engine fault:
+	phase     string
+	class     string
+	engineID  string
+	upstream  int // engine's status; 0 = none
+	transient bool
+	ready     string // readiness reason of a rejection
+}
+
+func (f *failure) Error() string { return f.typ + ": " + f.message }
+
+func invalid(param, format string, args ...any) *failure {
+	f := &failure{status: 400, typ: "invalid_request_error", message: fmt.Sprintf(format, args...), terminal: journal.Invalid, hasParam: true, hasCode: true}
+	if param != "" {
+		f.param = &param
+	}
+	return f
+}
+
+func coded(status int, code, message string) *failure {
+	return &failure{status: status, typ: code, message: message, code: &code, hasCode: true}
+}
+
+func overloaded(reason model.Reason, terminal, message string, after int) *failure {
+	return &failure{status: 429, typ: "server_overloaded_error", message: message, terminal: terminal, reason: reason, retryAfter: after}
+}
+
+const upstreamFailed = "Upstream request failed"
+
+// engineFault describes a failed leg. status is 502, or 504 for timeouts.
+func engineFault(phase, iid string, reason model.Reason, class, detail string, transient bool) *failure {
+	status := 502
+	if reason == model.ReasonTimeout {
+		status = 504
+	}
+	f := coded(status, phase, upstreamFailed)
+	f.terminal, f.reason, f.phase, f.class, f.engineID = journal.Failed, reason, phase, class, iid
+	f.detail, f.transient = engine.Printable(detail, 240), transient
+	return f
+}
+
+// fromStatus judges an engine's refusal. A 4xx that blames the request goes to the client
+// as it is; it says nothing about the engine.
+func fromStatus(phase, iid string, e *engine.StatusError) *failure {
+	var f *failure
+	switch {
+	case e.Client() && passed(e.Status):
+		f = invalid(e.Param, "%s", scrub(e.Message))
+		if e.Message == "" {
+			f.message = "the engine refused the request"
+		}
+		f.status, f.phase, f.engineID = e.Status, phase, iid
+	case e.Client():
+		f = engineFault(phase, iid, model.ReasonRejected, classNone, e.Error(), false)
+	case e.Status == 408:
+		f = engineFault(phase, iid, model.ReasonTimeout, classOverload, e.Error(), true)
+	case e.Busy():
+		f = engineFault(phase, iid, model.ReasonOverloaded, classOverload, e.Error(), true)
+		f.status, f.retryAfter = 429, 1
+		f.typ, f.hasCode, f.code = "server_overloaded_error", false, nil
+	case e.Status == 504:
+		f = engineFault(phase, iid, model.ReasonTimeout, classInference, e.Error(), true)
+	case e.Status >= 500:
+		f = engineFault(phase, iid, model.ReasonEngine, classInference, e.Error(), e.Status <= 504)
+	default:
+		f = engineFault(phase, iid, model.ReasonInvalid, classInference, e.Error(), false)
+	}
+	f.upstream = e.Status
+	return f
+}
+
+func passed(status int) bool { return status == 400 || status == 404 || status == 413 || status == 422 }
+
+var urls = regexp.MustCompile(`[a-zA-Z][a-zA-Z0-9+.-]*://[^\s"']+`)
+
+// scrub removes addresses from an engine's message before a client sees it.
+func scrub(s string) string { return urls.ReplaceAllString(s, "(address removed)") }
+
+// fromTransport judges an error of the connection. ctx is the leg's context: its cause says
+// which of the router's own limits ended it.
+func fromTransport(ctx context.Context, phase, iid string, err error) *failure {
+	switch cause := context.Cause(ctx); {
+	case errors.Is(cause, errDeadline), errors.Is(cause, errShutdown), errors.Is(cause, errFinished):
+		return ended(cause)
+	case errors.Is(cause, errPrefill):
+		return engineFault(phase, iid, model.ReasonTimeout, classTimeout, cause.Error(), true)
+	case errors.Is(cause, errFirstToken), errors.Is(cause, errGap):
+		return engineFault(phase, iid, model.ReasonTimeout, classStream, cause.Error(), true)
+	case cause != nil:
+		return left()
+	}
+	var large *engine.TooLargeError
+	var op *net.OpError
+	switch {
+	case errors.As(err, &large):
+		f := engineFault(phase, iid, model.ReasonLimit, classNone, err.Error(), false)
+		f.message = "Response exceeds the configured limit"
+		return f
+	case errors.Is(err, os.ErrDeadlineExceeded) && errors.As(err, &op) && op.Op == "dial":
+		f := engineFault(phase, iid, model.ReasonUnreach, classConnection, err.Error(), true)
+		f.status = 504
+		return f
+	case errors.Is(err, syscall.ECONNREFUSED), errors.As(err, &op) && op.Op == "dial":
+		return engineFault(phase, iid, model.ReasonUnreach, classConnection, err.Error(), true)
+	case errors.Is(err, os.ErrDeadlineExceeded):
+		return engineFault(phase, iid, model.ReasonTimeout, classTimeout, err.Error(), true)
+	}
+	return engineFault(phase, iid, model.ReasonConnection, classTimeout, err.Error(), true)
+}
+
+// ended turns the end of the request itself into its outcome.
+func ended(cause error) *failure {
+	switch {
+	case errors.Is(cause, errDeadline):
+		return &failure{status: 504, typ: "request_expired", message: errDeadline.Error(), terminal: journal.Expired, reason: model.ReasonDeadline}
+	case errors.Is(cause, errShutdown):
+		f := coded(503, "shutdown", "Router is shutting down")
+		f.terminal, f.reason, f.retryAfter, f.detail = journal.Expired, model.ReasonShutdown, 1, errShutdown.Error()
+		return f
+	}
+	return left()
+}
+
+func left() *failure { return &failure{terminal: journal.Cancelled, message: "client left"} }
+
+func internal(detail string) *failure {
+	return &failure{status: 500, typ: "internal", message: "Internal Server Error", terminal: journal.Failed, reason: model.ReasonInternal, detail: detail}
+}
+
+func ptr[T any](v T) *T { return &v }
+
+// body is the JSON answer of a failure.
+func (f *failure) body() []byte {
+	b := append([]byte(`{"error":{"message":`), quote(f.message)...)
+	b = append(append(b, `,"type":`...), quote(f.typ)...)
+	b = member(b, "param", f.hasParam, f.param)
+	b = member(b, "code", f.hasCode, f.code)
+	return append(b, '}', '}')
+}
+
+func member(b []byte, key string, present bool, v *string) []byte {
+	if !present {
+		return b
+	}
+	b = append(append(append(b, `,"`...), key...), `":`...)
+	if v == nil {
+		return append(b, "null"...)
+	}
+	return append(b, quote(*v)...)
+}
+
+// event is the terminal event of a stream that fails after its first output.
+func (f *failure) event() []byte {
+	code := f.terminal
+	if code != journal.Expired {
+		code = journal.Failed
+	}
+	phase := f.phase
+	if phase == "" {
+		phase = phaseDecode
+	}
+	e := failure{message: f.message, typ: phase, code: &code, hasCode: true}
+	return append(append([]byte("data: "), e.body()...), '\n', '\n')
+}
+
+func seconds(n int) string { return strconv.Itoa(n) }

@@ -1,0 +1,108 @@
+package router
+
+import (
+	"context"
+	"encoding/json"
+
+	"github.com/narwhal-fleet/narwhal/runtime/control"
+	"github.com/narwhal-fleet/narwhal/runtime/engine"
+	"github.com/narwhal-fleet/narwhal/runtime/journal"
+)
+
+// end answers a failure if the client can still be told, fills the row, counts it once and
+// writes it.
+func (q *request) end(f *failure) {
+	row := &q.row
+	row.Duration = q.r.own.now() - row.Arrived
+	q.account()
+	if f == nil {
+		row.Terminal = journal.Completed
+		slo := q.r.set.params
+		row.SLOMet = row.TTFT != nil && *row.TTFT <= slo.TTFT && (row.TPOT == nil || *row.TPOT <= slo.TPOT)
+	} else {
+		q.fail(f)
+	}
+	o := q.r.own
+	o.do(func() {
+		o.n.finish(row)
+		if f == nil {
+			o.replenish()
+			if row.OutputLen != nil {
+				o.ctl, _ = control.Step(o.ctl, control.Outcome{Input: row.InputLen, Wanted: row.WantedLen, Output: *row.OutputLen})
+			}
+		}
+		if o.journal != nil {
+			o.journal.Put(*row)
+		}
+	})
+	q.r.metrics.observe(row)
+}
+
+func (q *request) fail(f *failure) {
+	// The client's own leave outranks what its leaving broke.
+	if cause := context.Cause(q.ctx); cause != nil && f.terminal != journal.Cancelled {
+		if e := ended(cause); e.terminal == journal.Cancelled || f.terminal == journal.Failed {
+			f = e
+		}
+	}
+	row := &q.row
+	row.Terminal = f.terminal
+	if f.reason != "" {
+		row.Reason = ptr(f.reason)
+	}
+	detail := f.detail
+	if detail == "" {
+		detail = f.message
+	}
+	row.Error = ptr(engine.Printable(detail, 500))
+	switch f.terminal {
+	case journal.Cancelled:
+		row.Cancelled, row.CancelledPhase, row.Error = true, q.phase, nil
+		return
+	case journal.Refused:
+		row.Refused, row.RefusedCause = true, f.reason.Cause()
+	case journal.Rejected:
+		row.Rejected, row.ReadinessReason = true, f.ready
+	case journal.Expired:
+		row.Expired = true
+	}
+	if q.started {
+		row.ErrorType, row.ErrorCode = ptr(phaseDecode), ptr(map[bool]string{true: journal.Expired, false: journal.Failed}[f.terminal == journal.Expired])
+		if !q.buffered() {
+			_, _ = q.w.Write(f.event())
+			_ = q.out.Flush()
+		}
+		return
+	}
+	row.Status, row.ErrorType, row.ErrorCode = ptr(f.status), ptr(f.typ), f.code
+	q.answer(f)
+}
+
+func (q *request) buffered() bool { return q.call != nil && !q.call.stream }
+
+func (q *request) answer(f *failure) {
+	if f.retryAfter > 0 {
+		q.w.Header().Set("Retry-After", seconds(f.retryAfter))
+	}
+	if f.typ == "internal" {
+		q.w.Header().Set("Content-Type", "text/plain; charset=utf-8")
+		q.w.WriteHeader(f.status)
+		_, _ = q.w.Write([]byte(f.message))
+		return
+	}
+	writeBody(q.w, f.status, f.body())
+}
+
+// asFields flattens a value into event fields.
+func asFields(v any) map[string]any {
+	b, err := json.Marshal(v)
+	if err != nil {
+		return nil
+	}
+	var m map[string]any
+	if json.Unmarshal(b, &m) != nil {
+		return nil
+	}
+	delete(m, "at")
+	return m
+}

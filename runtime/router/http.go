@@ -1,0 +1,112 @@
+package router
+
+import (
+	"encoding/json"
+	"net/http"
+	"net/url"
+	"strings"
+)
+
+// routes answers unknown paths and methods as the contract says, HEAD included.
+func (r *Router) routes() http.Handler {
+	table := map[string]map[string]http.HandlerFunc{
+		"/v1/completions":            {http.MethodPost: r.completions(false)},
+		"/v1/chat/completions":       {http.MethodPost: r.completions(true)},
+		"/v1/models":                 {http.MethodGet: r.models},
+		"/health":                    {http.MethodGet: r.healthDoc},
+		"/ready":                     {http.MethodGet: r.readyDoc},
+		"/metrics":                   {http.MethodGet: r.metrics.serve},
+		"/narwhal/state":             {http.MethodGet: r.stateDoc},
+		"/narwhal/targets":           {http.MethodGet: r.targets},
+		"/narwhal/lifecycle":         {http.MethodGet: r.getLifecycle},
+		"/narwhal/lifecycle/drain":   {http.MethodPost: r.drain},
+		"/narwhal/lifecycle/readmit": {http.MethodPost: r.readmitCall},
+	}
+	return http.HandlerFunc(func(w http.ResponseWriter, q *http.Request) {
+		methods, ok := table[q.URL.Path]
+		if !ok {
+			writeJSON(w, http.StatusNotFound, map[string]string{"detail": "Not Found"})
+			return
+		}
+		h, ok := methods[q.Method]
+		if !ok {
+			for m := range methods {
+				w.Header().Set("Allow", m)
+			}
+			writeJSON(w, http.StatusMethodNotAllowed, map[string]string{"detail": "Method Not Allowed"})
+			return
+		}
+		h(w, q)
+	})
+}
+
+func writeJSON(w http.ResponseWriter, status int, v any) {
+	b, err := json.Marshal(v)
+	if err != nil {
+		http.Error(w, "Internal Server Error", http.StatusInternalServerError)
+		return
+	}
+	writeBody(w, status, b)
+}
+
+func writeBody(w http.ResponseWriter, status int, b []byte) {
+	w.Header().Set("Content-Type", "application/json")
+	w.Header().Set("Content-Length", seconds(len(b)))
+	w.WriteHeader(status)
+	_, _ = w.Write(b)
+}
+
+func (r *Router) models(w http.ResponseWriter, _ *http.Request) {
+	writeJSON(w, http.StatusOK, map[string]any{"object": "list", "data": []any{map[string]string{"id": r.set.Fleet.Model, "object": "model", "owned_by": "narwhal"}}})
+}
+
+func (r *Router) healthDoc(w http.ResponseWriter, _ *http.Request) {
+	p := r.own.view.Load()
+	status := "ok"
+	switch {
+	case p.blocked != "":
+		status = "maintenance"
+	case p.reason() != "":
+		status = "degraded"
+	}
+	writeJSON(w, http.StatusOK, struct {
+		Status    string `json:"status"`
+		Instances int    `json:"instances"`
+		Available int    `json:"available_instances"`
+	}{status, p.engines, p.live})
+}
+
+func (r *Router) readyDoc(w http.ResponseWriter, _ *http.Request) {
+	reason := r.own.view.Load().reason()
+	d := struct {
+		Status  string `json:"status"`
+		Control bool   `json:"control_ready"`
+		Epoch   int64  `json:"epoch"`
+		Holder  string `json:"holder"`
+		Reason  string `json:"reason"`
+	}{"ready", true, r.set.Epoch, r.set.Holder, reason}
+	status := http.StatusOK
+	if reason != "" {
+		d.Status, status = "not_ready", http.StatusServiceUnavailable
+		w.Header().Set("Retry-After", "1")
+	}
+	writeJSON(w, status, d)
+}
+
+// targets is a Prometheus service discovery list of the engines.
+func (r *Router) targets(w http.ResponseWriter, _ *http.Request) {
+	type group struct {
+		Targets []string          `json:"targets"`
+		Labels  map[string]string `json:"labels"`
+	}
+	list := make([]group, 0, len(r.set.Fleet.Engines))
+	for _, e := range r.set.Fleet.Engines {
+		u, err := url.Parse(e.URL)
+		if err != nil {
+			continue
+		}
+		list = append(list, group{[]string{u.Host}, map[string]string{"iid": e.IID, "backend": r.set.Fleet.Engine.Backend,
+			"__scheme__": u.Scheme, "__metrics_path__": strings.TrimRight(u.Path, "/") + "/metrics"}})
+	}
+	writeJSON(w, http.StatusOK, list)
+}

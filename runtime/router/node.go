@@ -1,0 +1,148 @@
+package router
+
+import (
+	"net"
+	"net/http"
+	"slices"
+	"sync/atomic"
+	"time"
+
+	"github.com/narwhal-fleet/narwhal/fleet"
+	"github.com/narwhal-fleet/narwhal/runtime/engine"
+	"github.com/narwhal-fleet/narwhal/runtime/model"
+	"github.com/narwhal-fleet/narwhal/runtime/profile"
+)
+
+// lease is one attempt's claim on its two engines. Only the owner changes it, but for
+// tokens, which the relay counts.
+type lease struct {
+	p, d            *node
+	own             float64 // predicted prefill, seconds
+	queue           float64 // predicted wait before it
+	at              float64 // when it was placed
+	input, expected int
+	tokens          atomic.Int64 // delivered so far, about
+}
+
+// node is one engine. Fields below clients belong to the owner.
+type node struct {
+	id, url string
+	data    *engine.Client // legs and counts
+	control *engine.Client // probes: own connections, so that a full data pool hides nothing
+	row     profile.Row
+	curve   profile.Curve
+	pinned  bool
+
+	role      model.Role
+	roleSince float64
+	ejected   string // cause; "" = not ejected
+	draining  bool
+	state     string // lifecycle state
+	deadline  float64
+	fault     string // why the lifecycle is blocked
+	facts     facts
+	known     bool // facts were read
+	misses    int  // of liveness sweeps
+	streak    map[string]int
+	verifying bool
+
+	countAfter float64 // no count before this moment
+	countRest  float64
+
+	prefilling  []*lease
+	prefillFree float64
+	pending     map[*lease]struct{}
+	decoding    map[*lease]struct{}
+
+	ratios  [64]float64 // observed over predicted prefill, a ring
+	ratioN  int
+	risk    float64
+	gap     float64 // of the last interval that had one
+	kappa   float64
+	touched bool         // prefill or residency changed in the open interval
+	made    atomic.Int64 // tokens that the relay saw from this engine
+	tokens  int64        // made at the start of the interval
+	drains  []*flip      // moves whose residents have not left yet
+}
+
+func newNode(e fleet.Engine, row profile.Row, set *settings) (*node, error) {
+	dial := (&net.Dialer{Timeout: dur(set.Fleet.Engine.ConnectTimeoutS), KeepAlive: 15 * time.Second}).DialContext
+	pool := func(n int) *http.Transport {
+		return &http.Transport{DialContext: dial, DisableCompression: true, MaxConnsPerHost: n, MaxIdleConnsPerHost: max(1, n/2),
+			MaxIdleConns: max(1, n/2), IdleConnTimeout: 4 * time.Second, TLSHandshakeTimeout: dur(set.Fleet.Engine.ConnectTimeoutS)}
+	}
+	opt := engine.Options{Key: set.key, MaxAnswer: set.Fleet.Serving.MaxResponseBytes, Transport: pool(max(1, set.limit))}
+	data, err := engine.NewClient(e.URL, opt)
+	if err != nil {
+		return nil, err
+	}
+	opt.Transport = pool(4)
+	control, err := engine.NewClient(e.URL, opt)
+	if err != nil {
+		return nil, err
+	}
+	return &node{id: e.IID, url: e.URL, data: data, control: control, row: row, curve: row.Curve(), pinned: e.Pin, role: model.Role(e.Role),
+		state: stateActive, streak: map[string]int{}, pending: map[*lease]struct{}{}, decoding: map[*lease]struct{}{}, risk: 1, kappa: 1}, nil
+}
+
+func (n *node) live() bool { return n.ejected == "" && !n.draining }
+
+func (n *node) viewAt(now float64) model.EngineView {
+	v := model.EngineView{ID: n.id, Role: n.role, Pinned: n.pinned, Live: n.live(), Curve: n.curve, Risk: n.risk,
+		PrefillFree: n.prefillFree, PrefillRequests: len(n.prefilling), DecodeRequests: len(n.pending) + len(n.decoding),
+		Correction: n.kappa, Gap: n.gap, RoleSince: n.roleSince}
+	// Work behind the one that runs now is certain, however late that one is.
+	behind := 0.0
+	for i, l := range n.prefilling {
+		if i > 0 {
+			behind += l.own
+		}
+	}
+	v.PrefillFree = max(v.PrefillFree, now+behind)
+	for _, set := range []map[*lease]struct{}{n.pending, n.decoding} {
+		for l := range set {
+			made := int(l.tokens.Load())
+			v.DecodeTokens += l.input + made
+			v.DecodeRemaining += max(1, l.expected-made)
+		}
+	}
+	return v
+}
+
+// observe notes one prefill's observed time over its prediction; risk is the 80th
+// percentile of the last 64, at most doubling a price.
+func (n *node) observe(ratio float64) {
+	n.ratios[n.ratioN%len(n.ratios)] = ratio
+	n.ratioN++
+	held := slices.Clone(n.ratios[:min(n.ratioN, len(n.ratios))])
+	if len(held) < 8 {
+		return
+	}
+	slices.Sort(held)
+	n.risk = min(2, max(1, profile.Quantile(held, 0.8)))
+}
+
+// rollGap closes a monitoring interval of dt seconds: the mean token gap of its residents,
+// and the correction of the decode curve where no prefill disturbed it.
+func (n *node) rollGap(dt float64, alpha, lo, hi float64, minSamples int) {
+	total := n.made.Load()
+	made := total - n.tokens
+	n.tokens = total
+	requests, kv := 0, 0
+	for l := range n.decoding {
+		requests++
+		kv += l.input + int(l.tokens.Load())
+	}
+	disturbed := n.touched || len(n.prefilling) > 0
+	n.touched = false
+	if requests == 0 || made <= 0 || dt <= 0 {
+		return
+	}
+	n.gap = dt * float64(requests) / float64(made)
+	if disturbed || made < int64(minSamples) || alpha <= 0 {
+		return
+	}
+	if predicted := n.curve.Interval(requests, kv); predicted > 0 {
+		n.kappa += alpha * (min(hi, max(lo, n.gap/predicted)) - n.kappa)
+	}
+}

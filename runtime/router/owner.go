@@ -1,0 +1,245 @@
+package router
+
+import (
+	"math/rand/v2"
+	"slices"
+	"sync/atomic"
+	"time"
+
+	"github.com/narwhal-fleet/narwhal/runtime/control"
+	"github.com/narwhal-fleet/narwhal/runtime/journal"
+	"github.com/narwhal-fleet/narwhal/runtime/model"
+	"github.com/narwhal-fleet/narwhal/runtime/sched"
+)
+
+// owner holds the inventory and every counter. Only its goroutine touches them: others
+// hand it a function with do. view is the immutable summary for everyone else.
+type owner struct {
+	set     *settings
+	journal *journal.Writer // nil without a journal
+	start   time.Time
+	run     string
+	ops     chan op
+	done    chan struct{} // closed when the goroutine ended
+	view    atomic.Pointer[published]
+
+	nodes     []*node
+	ctl       control.State
+	n         counters
+	flips     []*flip
+	refusedBy []refusedFlip
+	last      *control.Decision
+	decisions map[string]int
+	moves     map[string]int
+	credits   float64
+	handoff   float64 // smoothed transfer delay, seconds
+	wave      string  // id of a fleet-wide hold; "" = none
+	waveAt    float64
+	stopping  bool
+	validated bool
+}
+
+type op struct {
+	f    func()
+	done chan struct{}
+}
+
+// published is what the request path and the probes read without asking the owner.
+type published struct {
+	live     int
+	engines  int
+	blocked  string // lifecycle hold
+	stopping bool
+	valid    bool
+}
+
+type flip struct {
+	At      float64  `json:"at"`
+	IID     string   `json:"iid"`
+	To      string   `json:"to"`
+	By      string   `json:"by"`
+	Prefill int      `json:"prefill_inflight"`
+	Decode  int      `json:"decode_inflight"`
+	Drained *float64 `json:"drained_s"`
+}
+
+type refusedFlip struct {
+	At  float64 `json:"at"`
+	To  string  `json:"to"`
+	Why string  `json:"why"`
+}
+
+func newOwner(set *settings, nodes []*node, start time.Time, run string) *owner {
+	o := &owner{set: set, start: start, run: run, nodes: nodes, ops: make(chan op), done: make(chan struct{}),
+		decisions: map[string]int{}, moves: map[string]int{}, credits: float64(set.Fleet.Serving.RetryBudget), n: newCounters()}
+	o.ctl = control.New(set.control, 0)
+	o.publish()
+	return o
+}
+
+// now is the router clock: seconds since it was made, monotonic.
+func (o *owner) now() float64 { return time.Since(o.start).Seconds() }
+
+func (o *owner) unix(at float64) float64 {
+	return float64(o.start.UnixMicro())/1e6 + at
+}
+
+// loop runs until stop is closed.
+func (o *owner) loop(stop <-chan struct{}) {
+	defer close(o.done)
+	for {
+		select {
+		case x := <-o.ops:
+			x.f()
+			close(x.done)
+		case <-stop:
+			return
+		}
+	}
+}
+
+// do runs f in the owner's goroutine and waits for it; false after the owner ended.
+func (o *owner) do(f func()) bool {
+	x := op{f, make(chan struct{})}
+	select {
+	case o.ops <- x:
+		<-x.done
+		return true
+	case <-o.done:
+		return false
+	}
+}
+
+func (o *owner) publish() {
+	p := &published{engines: len(o.nodes), stopping: o.stopping, valid: o.validated}
+	for _, n := range o.nodes {
+		if n.live() {
+			p.live++
+		}
+	}
+	if o.wave != "" {
+		p.blocked = "whole-wave drain " + o.wave
+	}
+	o.view.Store(p)
+}
+
+// reason says why the router is not ready; "" = it is.
+func (p *published) reason() string {
+	switch {
+	case p.stopping:
+		return "shutting down"
+	case p.blocked != "":
+		return p.blocked
+	case !p.valid:
+		return "engine identity validation pending"
+	case p.live == 0:
+		return "no available engines"
+	}
+	return ""
+}
+
+func (o *owner) snapshot(now float64) model.Snapshot {
+	s := model.Snapshot{At: now, Params: o.set.params, Handoff: o.handoff, Engines: make([]model.EngineView, len(o.nodes))}
+	for i, n := range o.nodes {
+		s.Engines[i] = n.viewAt(now)
+	}
+	return s
+}
+
+func (o *owner) node(id string) *node {
+	i := slices.IndexFunc(o.nodes, func(n *node) bool { return n.id == id })
+	if i < 0 {
+		return nil
+	}
+	return o.nodes[i]
+}
+
+// place decides and, when placed, reserves both engines in the same step.
+func (o *owner) place(r model.Request, first bool, now float64) (sched.Decision, *lease) {
+	snap := o.snapshot(now)
+	var d sched.Decision
+	if first {
+		d = sched.Admit(snap, r, now)
+	} else {
+		d = sched.Place(snap, r, now)
+		if !d.Placed && len(r.AvoidPrefill) > 0 && len(r.AvoidDecode) > 0 {
+			// The producer is only suspect beside a failed decode: use it again before giving up.
+			r.AvoidPrefill = nil
+			d = sched.Place(snap, r, now)
+		}
+	}
+	if !d.Placed {
+		return d, nil
+	}
+	if d.OverBudget {
+		o.n.unserved++
+	}
+	l := &lease{p: o.node(d.Prefill), d: o.node(d.Decode), own: d.Own, input: r.Input, expected: max(1, r.Expected), at: now, queue: d.Parts.Queue}
+	l.p.prefilling = append(l.p.prefilling, l)
+	l.p.prefillFree = max(l.p.prefillFree, now) + l.own
+	l.p.touched = true
+	l.d.pending[l] = struct{}{}
+	return d, l
+}
+
+// prefilled ends the prefill phase of a lease. ok means that the engine did the work, so
+// that its time may be compared with the prediction.
+func (o *owner) prefilled(l *lease, now float64, ok bool) {
+	i := slices.Index(l.p.prefilling, l)
+	if i < 0 {
+		return
+	}
+	l.p.prefilling = slices.Delete(l.p.prefilling, i, i+1)
+	l.p.touched = true
+	left := 0.0
+	for _, x := range l.p.prefilling {
+		left += x.own
+	}
+	l.p.prefillFree = now + left
+	if ok && l.queue+l.own > 0 {
+		l.p.observe((now - l.at) / (l.queue + l.own))
+	}
+}
+
+// decoding starts the decode phase.
+func (o *owner) decoding(l *lease) {
+	delete(l.d.pending, l)
+	l.d.decoding[l] = struct{}{}
+	l.d.touched = true
+}
+
+func (o *owner) release(l *lease, now float64) {
+	o.prefilled(l, now, false)
+	delete(l.d.pending, l)
+	delete(l.d.decoding, l)
+	l.d.touched = true
+}
+
+// credit takes a retry credit if a whole one is free.
+func (o *owner) credit() bool {
+	if o.credits < 1 {
+		o.n.retryDenied++
+		return false
+	}
+	o.credits--
+	o.n.creditsSpent++
+	return true
+}
+
+func (o *owner) replenish() {
+	f := o.set.Fleet.Serving
+	o.credits = min(float64(f.RetryBudget), o.credits+f.RetryReplenish)
+}
+
+// backoff before a retry: uniform up to the capped exponential.
+func (s *settings) backoff(attempt int) time.Duration {
+	f := s.Fleet.Serving
+	limit := min(f.RetryCapS, f.RetryBaseS*float64(int(1)<<(attempt-1)))
+	return dur(rand.Float64() * limit)
+}
+
+func (o *owner) event(name string, at float64, fields map[string]any) {
+	if o.journal != nil {
+		o.journal.Event(journal.Event{Name: name, At: at, AtUnix: o.unix(at), Fields: fields})
+	}
+}

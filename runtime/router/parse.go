@@ -1,0 +1,317 @@
+package router
+
+import (
+	"bytes"
+	"encoding/json"
+	"math"
+	"unicode/utf8"
+
+	"github.com/narwhal-fleet/narwhal/runtime/engine/splice"
+	"github.com/narwhal-fleet/narwhal/runtime/journal"
+)
+
+// call is a client's request, parsed once.
+type call struct {
+	chat    bool
+	object  splice.Object
+	body    []byte
+	model   string
+	named   bool // the client named a model
+	stream  bool
+	usage   bool // the client asked for a usage event
+	ids     bool // the client asked for token ids
+	wanted  int  // output cap; 0 = uncapped
+	tokens  int  // exact length of a prompt given as token ids; 0 = unknown
+	runes   int  // characters of the prompt
+	choices int
+	// uncounted means that a tokenize call does not take this prompt.
+	uncounted bool
+}
+
+func (c *call) path() string {
+	if c.chat {
+		return "/v1/chat/completions"
+	}
+	return "/v1/completions"
+}
+
+// parseCall checks the fields that the router itself needs, in the contract's order. Every
+// other field passes unseen.
+func parseCall(chat bool, body []byte) (*call, *failure) {
+	o, err := splice.Parse(body)
+	if err != nil {
+		if json.Valid(body) {
+			return nil, invalid("", "the request body must be a JSON object")
+		}
+		return nil, invalid("", "the request body is not valid JSON")
+	}
+	c := &call{chat: chat, object: o, body: body, choices: 1}
+	for _, check := range []func() *failure{c.head, c.prompt, c.messages, c.reserved, c.buffered} {
+		if f := check(); f != nil {
+			return c, f
+		}
+	}
+	return c, nil
+}
+
+// get returns a member's value; null counts as absent.
+func (c *call) get(key string) (json.RawMessage, bool) {
+	v, ok := c.object.Get(key)
+	if !ok || string(v) == "null" {
+		return nil, false
+	}
+	return v, true
+}
+
+func (c *call) head() *failure {
+	if v, ok := c.get("model"); ok {
+		if json.Unmarshal(v, &c.model) != nil {
+			return invalid("model", "model must be a string")
+		}
+		c.named = true
+	}
+	if v, ok := c.get("stream"); ok && json.Unmarshal(v, &c.stream) != nil {
+		return invalid("stream", "stream must be a boolean")
+	}
+	ints := map[string]int{}
+	for _, k := range []string{"n", "best_of", "max_tokens", "max_completion_tokens"} {
+		v, ok := c.get(k)
+		if !ok {
+			continue
+		}
+		n, ok := integer(v)
+		if !ok {
+			return invalid(k, "%s must be an integer", k)
+		}
+		ints[k] = n
+	}
+	c.choices = max(1, ints["n"], ints["best_of"])
+	c.wanted = max(0, ints["max_completion_tokens"])
+	if c.wanted == 0 {
+		c.wanted = max(0, ints["max_tokens"])
+	}
+	if v, ok := c.get("stream_options"); ok {
+		var so struct {
+			Include bool `json:"include_usage"`
+		}
+		c.usage = json.Unmarshal(v, &so) == nil && so.Include
+	}
+	if v, ok := c.get("return_token_ids"); ok {
+		c.ids = string(v) == "true"
+	}
+	return nil
+}
+
+// integer reads a JSON integer; a number with a fraction, an exponent or a boolean is none.
+func integer(v json.RawMessage) (int, bool) {
+	var n int64
+	if json.Unmarshal(v, &n) != nil {
+		return 0, false
+	}
+	return int(min(n, math.MaxInt32)), true
+}
+
+func (c *call) prompt() *failure {
+	v, ok := c.get("prompt")
+	if !ok {
+		return nil
+	}
+	switch v[0] {
+	case '"':
+		var s string
+		if json.Unmarshal(v, &s) == nil && !c.chat {
+			c.runes = utf8.RuneCountInString(s)
+		}
+		return nil
+	case '[':
+		if !c.chat {
+			c.listed(v)
+		}
+		return nil
+	}
+	return invalid("prompt", "prompt must be a string or an array")
+}
+
+// listed sizes a prompt that is an array: token ids, or several prompts of either form.
+func (c *call) listed(v json.RawMessage) {
+	var ids []uint32
+	var many [][]uint32
+	var texts []string
+	switch {
+	case json.Unmarshal(v, &ids) == nil:
+		c.tokens = len(ids)
+	case json.Unmarshal(v, &many) == nil:
+		for _, m := range many {
+			c.tokens += len(m)
+		}
+	case json.Unmarshal(v, &texts) == nil:
+		c.uncounted = true
+		for _, t := range texts {
+			c.runes += utf8.RuneCountInString(t)
+		}
+	default:
+		c.uncounted = true
+	}
+}
+
+func (c *call) messages() *failure {
+	v, ok := c.get("messages")
+	if !ok {
+		return nil
+	}
+	var items []json.RawMessage
+	if v[0] != '[' || json.Unmarshal(v, &items) != nil {
+		return invalid("messages", "messages must be an array")
+	}
+	for _, m := range items {
+		if len(m) == 0 || m[0] != '{' {
+			return invalid("messages", "every item in messages must be an object")
+		}
+		if c.chat {
+			c.runes += contentRunes(m)
+		}
+	}
+	return nil
+}
+
+func contentRunes(message json.RawMessage) int {
+	var m struct {
+		Content json.RawMessage `json:"content"`
+	}
+	if json.Unmarshal(message, &m) != nil || len(m.Content) == 0 {
+		return 0
+	}
+	var s string
+	if json.Unmarshal(m.Content, &s) == nil {
+		return utf8.RuneCountInString(s)
+	}
+	var parts []struct {
+		Text string `json:"text"`
+	}
+	n := 0
+	if json.Unmarshal(m.Content, &parts) == nil {
+		for _, p := range parts {
+			n += utf8.RuneCountInString(p.Text)
+		}
+	}
+	return n
+}
+
+// reserved refuses what would reach into the KV transfer.
+func (c *call) reserved() *failure {
+	v, ok := c.get("vllm_xargs")
+	if !ok {
+		return nil
+	}
+	var args map[string]json.RawMessage
+	if json.Unmarshal(v, &args) != nil {
+		return nil
+	}
+	for _, k := range []string{"kv_cache_report_mode", "kv_transfer_params", "ec_transfer_params"} {
+		if _, ok := args[k]; ok {
+			return invalid("vllm_xargs", "vllm_xargs.%s is reserved for Narwhal", k)
+		}
+	}
+	return nil
+}
+
+// buffered refuses what cannot be put together from a stream.
+func (c *call) buffered() *failure {
+	if c.stream {
+		return nil
+	}
+	if _, ok := c.get("audio"); ok {
+		return invalid("audio", "non-streaming audio output is not supported")
+	}
+	if v, ok := c.get("modalities"); ok {
+		var m []string
+		if json.Unmarshal(v, &m) != nil || len(m) != 1 || m[0] != "text" {
+			return invalid("modalities", `non-streaming modalities must be ["text"]`)
+		}
+	}
+	v, ok := c.get("tools")
+	if !ok {
+		return nil
+	}
+	var tools []json.RawMessage
+	if json.Unmarshal(v, &tools) != nil {
+		return invalid("tools", "non-streaming tools must be a list of objects")
+	}
+	for _, raw := range tools {
+		var t struct {
+			Type *string `json:"type"`
+		}
+		if !bytes.HasPrefix(raw, []byte("{")) || json.Unmarshal(raw, &t) != nil {
+			return invalid("tools", "non-streaming tools must be a list of objects")
+		}
+		if t.Type != nil && *t.Type != "function" {
+			return invalid("tools", "non-streaming tools must have type function")
+		}
+	}
+	return nil
+}
+
+// served checks what only this router can judge: its model and the width of the answer.
+func (c *call) served(modelName string) *failure {
+	if c.named && c.model != modelName {
+		f := invalid("", "model %s is not served here; this router serves %s", quote(c.model), quote(modelName))
+		f.status, f.hasParam, f.code = 404, false, ptr("model_not_found")
+		return f
+	}
+	for _, k := range []string{"n", "best_of"} {
+		if v, ok := c.get(k); ok {
+			if n, _ := integer(v); n > 1 {
+				f := invalid("", "%s > 1 is not served: one prefill hands off one sequence", k)
+				f.hasParam, f.hasCode = false, false
+				f.terminal = journal.Invalid
+				return f
+			}
+		}
+	}
+	return nil
+}
+
+// estimate is the prompt's length in tokens when nobody counted it.
+func (c *call) estimate(charsPerToken float64) int {
+	if c.tokens > 0 {
+		return c.tokens
+	}
+	return max(1, int(float64(c.runes)/charsPerToken))
+}
+
+// countBody is the body of a tokenize call, or nil when the count is already known.
+func (c *call) countBody(modelName string) []byte {
+	if c.tokens > 0 || c.uncounted {
+		return nil
+	}
+	keys := []string{"prompt", "add_special_tokens"}
+	if c.chat {
+		keys = []string{"messages", "tools", "chat_template", "chat_template_kwargs", "continue_final_message", "add_generation_prompt", "add_special_tokens"}
+	}
+	var empty splice.Object
+	set := []splice.Set{{Key: "model", Value: quote(modelName)}}
+	for _, k := range keys {
+		if v, ok := c.get(k); ok {
+			set = append(set, splice.Set{Key: k, Value: v})
+		}
+	}
+	return empty.Edit(nil, set...)
+}
+
+// legBody is the client's body as both legs start from it: with the model named.
+func (c *call) legBody(modelName string) []byte {
+	if c.named {
+		return c.body
+	}
+	return c.object.Edit(nil, splice.Set{Key: "model", Value: quote(modelName)})
+}
+
+func quote(s string) json.RawMessage {
+	var b bytes.Buffer
+	e := json.NewEncoder(&b)
+	e.SetEscapeHTML(false)
+	if e.Encode(s) != nil {
+		return json.RawMessage(`""`)
+	}
+	return bytes.TrimRight(b.Bytes(), "\n")
+}

@@ -1,0 +1,293 @@
+package router
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"io"
+	"net/http"
+	"time"
+
+	"github.com/narwhal-fleet/narwhal/runtime/journal"
+	"github.com/narwhal-fleet/narwhal/runtime/model"
+)
+
+// maxHeld events may come before the first token.
+const maxHeld = 64
+
+// relay carries one decode stream to its sink.
+type relay struct {
+	q      *request
+	l      *lease
+	sink   *assembly // nil for a streamed answer
+	split  splitter
+	held   [][]byte
+	bytes  int64
+	out    []byte // complete events of the current read
+	done   bool
+	count  int
+	hand   bool
+	failed *failure
+}
+
+// follow reads the decode leg as a stream. The first token must come within its limit, and
+// then each read within the gap.
+func (q *request) follow(ctx context.Context, l *lease, leg []byte, id string, hand bool) *failure {
+	ctx, cancel := context.WithCancelCause(ctx)
+	defer cancel(errFinished)
+	limit := q.r.set.firstToken
+	if !hand {
+		limit = q.r.set.prefillTimeout // the prefill is part of this leg
+	}
+	watch := time.AfterFunc(limit, func() { cancel(errFirstToken) })
+	defer watch.Stop()
+	resp, err := l.d.data.Do(ctx, q.call.path(), leg, id)
+	if err != nil {
+		return fromTransport(ctx, phaseDecode, l.d.id, err)
+	}
+	if f := statusFailure(ctx, phaseDecode, l.d.id, resp); f != nil {
+		return f
+	}
+	defer resp.Body.Close()
+	r := &relay{q: q, l: l, hand: hand}
+	if !q.call.stream {
+		r.sink = newAssembly(q.chat, q.call.ids)
+	}
+	gap := func() { cancel(errGap) }
+	buf := make([]byte, 16<<10)
+	armed := false
+	for !r.done {
+		n, err := resp.Body.Read(buf)
+		if n > 0 {
+			if f := r.read(buf[:n]); f != nil {
+				return f
+			}
+			if q.firstToken > 0 {
+				if !armed {
+					// The first limit may have fired in this very moment: then it stands.
+					if armed = watch.Stop(); armed {
+						watch = time.AfterFunc(q.r.set.gapLimit(), gap)
+					}
+				} else {
+					watch.Reset(q.r.set.gapLimit())
+				}
+			}
+		}
+		if r.done {
+			break
+		}
+		if err != nil {
+			return r.broken(ctx, err)
+		}
+	}
+	watch.Stop()
+	return r.close(resp.Body)
+}
+
+// gapLimit is the longest silence between reads; a day when the limit is off.
+func (s *settings) gapLimit() time.Duration {
+	if s.gap <= 0 {
+		return 24 * time.Hour
+	}
+	return s.gap
+}
+
+func (r *relay) broken(ctx context.Context, err error) *failure {
+	if !errors.Is(err, io.EOF) || ctx.Err() != nil {
+		return fromTransport(ctx, phaseDecode, r.l.d.id, err)
+	}
+	return engineFault(phaseDecode, r.l.d.id, model.ReasonEngine, classStream, "stream ended before the [DONE] terminator", true)
+}
+
+// read takes what one read of the engine brought and writes its complete events at once.
+func (r *relay) read(b []byte) *failure {
+	q := r.q
+	r.split.add(b)
+	r.bytes += int64(len(b))
+	limit := q.r.set.Fleet.Serving.MaxResponseBytes
+	if (r.sink != nil || q.firstToken == 0) && r.bytes > limit || int64(r.split.pending()) > limit {
+		f := engineFault(phaseDecode, r.l.d.id, model.ReasonLimit, classNone, "answer over max_response_bytes", false)
+		f.message = "Response exceeds the configured limit"
+		return f
+	}
+	r.out = r.out[:0]
+	tokens := 0
+	for e := r.split.next(); e != nil && !r.done; e = r.split.next() {
+		bore, f := r.event(e)
+		if f != nil {
+			// What came before the failure in the same read still belongs to the client.
+			if w := r.flush(); w != nil {
+				return w
+			}
+			return f
+		}
+		if bore {
+			tokens++
+		}
+	}
+	if tokens > 0 {
+		q.lastToken = q.r.own.now()
+		r.l.tokens.Add(int64(tokens))
+		r.l.d.made.Add(int64(tokens))
+	}
+	return r.flush()
+}
+
+// event handles one event; bore reports that it carried output.
+func (r *relay) event(e []byte) (bore bool, f *failure) {
+	q := r.q
+	payload := data(e)
+	k, c := classify(payload, q.firstToken == 0 || r.sink != nil)
+	if c != nil && c.Usage != nil {
+		q.usage = c.Usage
+	}
+	if c != nil {
+		for _, ch := range c.Choices {
+			if ch.Finish != nil {
+				q.finish = *ch.Finish
+			}
+		}
+	}
+	switch k {
+	case kindError:
+		detail := "error event in the stream"
+		if c != nil && len(c.Error) > 0 {
+			detail += ": " + string(c.Error)
+		}
+		return false, engineFault(phaseDecode, r.l.d.id, model.ReasonEngine, classStream, detail, true)
+	case kindDone:
+		if q.firstToken == 0 {
+			return false, engineFault(phaseDecode, r.l.d.id, model.ReasonEngine, classStream, "[DONE] before any output", true)
+		}
+		r.done = true
+	case kindToken:
+		r.first()
+		r.count++
+		bore = true
+	case kindUsage:
+		if !q.call.usage && r.sink == nil {
+			return false, nil
+		}
+	}
+	if r.sink != nil {
+		if k != kindDone && len(payload) > 0 && c != nil {
+			if err := r.sink.add(payload); err != nil {
+				return bore, engineFault(phaseDecode, r.l.d.id, model.ReasonInvalid, classStream, err.Error(), true)
+			}
+		}
+		return bore, nil
+	}
+	if q.firstToken == 0 {
+		if len(r.held) >= maxHeld {
+			return false, engineFault(phaseDecode, r.l.d.id, model.ReasonInvalid, classStream, fmt.Sprintf("%d events before any output", maxHeld), true)
+		}
+		r.held = append(r.held, append([]byte(nil), e...))
+		return bore, nil
+	}
+	r.out = append(r.out, e...)
+	return bore, nil
+}
+
+// first notes the first output of the answer. Until the whole leg prefilled here, that is
+// also when the prefill ended.
+func (r *relay) first() {
+	q := r.q
+	if q.firstToken > 0 {
+		return
+	}
+	o := q.r.own
+	now := o.now()
+	q.firstToken = now
+	q.row.FirstByte = ptr(now - q.row.Arrived)
+	if !r.hand {
+		q.prefillEnd = now
+		q.row.TTFT = ptr(now - q.row.Arrived)
+	}
+	o.do(func() {
+		if r.hand {
+			o.learnHandoff(now-q.prefillEnd, r.l)
+		} else {
+			o.prefilled(r.l, now, true)
+			o.decoding(r.l)
+		}
+	})
+	for _, h := range r.held {
+		r.out = append(r.out, h...)
+	}
+	r.held = nil
+}
+
+// learnHandoff smooths the delay between a prefill's end and the first token elsewhere,
+// less the token's own interval.
+func (o *owner) learnHandoff(delay float64, l *lease) {
+	own := max(0, delay-l.d.curve.Interval(len(l.d.decoding), 0))
+	if o.handoff == 0 {
+		o.handoff = own
+		return
+	}
+	o.handoff += 0.2 * (own - o.handoff)
+}
+
+// flush sends the events of this read; the first one takes status and headers along.
+func (r *relay) flush() *failure {
+	q := r.q
+	if r.sink != nil || len(r.out) == 0 {
+		return nil
+	}
+	if !q.started {
+		q.started = true
+		q.row.Status = ptr(http.StatusOK)
+		q.w.Header().Set("Content-Type", "text/event-stream; charset=utf-8")
+		q.w.WriteHeader(http.StatusOK)
+		left := q.row.Arrived + q.r.set.requestTimeout.Seconds() - q.r.own.now()
+		_ = q.out.SetWriteDeadline(time.Now().Add(dur(left)))
+	}
+	_, err := q.w.Write(r.out)
+	if err == nil {
+		err = q.out.Flush()
+	}
+	r.out = r.out[:0]
+	if err == nil {
+		return nil
+	}
+	if cause := context.Cause(q.ctx); errors.Is(cause, errDeadline) || errors.Is(cause, errShutdown) {
+		return ended(cause)
+	}
+	return left()
+}
+
+// close ends a complete stream: the engine is well, the connection is read to its end so
+// that it can serve again, and a buffered answer is written.
+func (r *relay) close(body io.Reader) *failure {
+	q, o := r.q, r.q.r.own
+	_, _ = io.CopyN(io.Discard, body, 1<<10)
+	o.do(func() { o.absolve(r.l.d, classConnection, classInference, classStream, classHandoff) })
+	if r.sink == nil {
+		return nil
+	}
+	raw, err := r.sink.answer(q.input, r.count)
+	if err != nil {
+		f := engineFault(phaseDecode, r.l.d.id, model.ReasonInvalid, classStream, err.Error(), false)
+		f.message = "Invalid non-streaming upstream response"
+		return f
+	}
+	q.started = true
+	q.row.Status = ptr(http.StatusOK)
+	writeBody(q.w, http.StatusOK, raw)
+	return nil
+}
+
+// account fills the row's measured fields at the end.
+func (q *request) account() {
+	if q.usage != nil && q.usage.Completion > 0 {
+		n := q.usage.Completion
+		q.row.OutputLen, q.row.Observed, q.row.TokenAccounting = ptr(n), ptr(n), journal.AccountUsage
+		if n > 1 && q.lastToken > 0 {
+			q.row.TPOT = ptr((q.lastToken - q.prefillEnd) / float64(n-1))
+			q.row.DecodeTPOT = ptr((q.lastToken - q.firstToken) / float64(n-1))
+		}
+	}
+	if q.finish != "" {
+		q.row.FinishReason = ptr(q.finish)
+	}
+}

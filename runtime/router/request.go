@@ -1,0 +1,329 @@
+package router
+
+import (
+	"context"
+	"crypto/rand"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"io"
+	"net/http"
+	"os"
+	"time"
+
+	"github.com/narwhal-fleet/narwhal/runtime/control"
+	"github.com/narwhal-fleet/narwhal/runtime/engine"
+	"github.com/narwhal-fleet/narwhal/runtime/journal"
+	"github.com/narwhal-fleet/narwhal/runtime/model"
+	"github.com/narwhal-fleet/narwhal/runtime/sched"
+)
+
+// request owns one client request: both legs, its deadline and its journal row.
+type request struct {
+	r       *Router
+	w       http.ResponseWriter
+	out     *http.ResponseController
+	http    *http.Request
+	ctx     context.Context // ends with the client, the deadline or the router
+	chat    bool
+	call    *call
+	row     journal.Row
+	phase   string
+	input   int
+	expect  int
+	started bool // status and headers went out
+	badP    []string
+	badD    []string
+
+	prefillEnd, firstToken, lastToken float64 // router clock; 0 = not reached
+	usage                             *usage
+	finish                            string
+}
+
+// requestID is a random UUID, version 4.
+func requestID() string {
+	var b [16]byte
+	_, _ = rand.Read(b[:])
+	b[6], b[8] = b[6]&0x0f|0x40, b[8]&0x3f|0x80
+	return fmt.Sprintf("%x-%x-%x-%x-%x", b[:4], b[4:6], b[6:8], b[8:10], b[10:])
+}
+
+func (r *Router) completions(chat bool) http.HandlerFunc {
+	return func(w http.ResponseWriter, hr *http.Request) {
+		now := r.own.now()
+		q := &request{r: r, w: w, out: http.NewResponseController(w), http: hr, chat: chat, phase: phaseAdmission}
+		q.row = journal.Row{RID: requestID(), Arrived: now, AtUnix: r.own.unix(now), Failures: []journal.Attempt{}, CachedTokens: map[string]int{}, TokenAccounting: journal.AccountUnavailable}
+		if id := hr.Header.Get("X-Request-Id"); id != "" {
+			q.row.ClientRID = ptr(engine.Printable(id, 256))
+		}
+		w.Header().Set("X-Request-Id", q.row.RID)
+		ctx, cancel := context.WithCancelCause(hr.Context())
+		stop := context.AfterFunc(r.life, func() { cancel(errShutdown) })
+		deadline := time.AfterFunc(r.set.requestTimeout, func() { cancel(errDeadline) })
+		q.ctx = ctx
+		defer func() {
+			stop()
+			deadline.Stop()
+			cancel(errFinished)
+		}()
+		q.end(q.serve())
+		_ = q.out.SetWriteDeadline(time.Time{})
+	}
+}
+
+// serve runs the request and returns how it failed; nil when it was answered whole.
+func (q *request) serve() *failure {
+	seated, f := q.arrive()
+	if seated {
+		defer q.leave()
+	}
+	if f != nil {
+		return f
+	}
+	if f := q.ready(); f != nil {
+		return f
+	}
+	body, f := q.read()
+	if f != nil {
+		return f
+	}
+	q.call, f = parseCall(q.chat, body)
+	if f != nil {
+		return f
+	}
+	q.row.WantedLen = q.call.wanted
+	if f := q.call.served(q.r.set.Fleet.Model); f != nil {
+		return f
+	}
+	if f := q.size(); f != nil {
+		return f
+	}
+	return q.run()
+}
+
+// arrive counts the offer and takes a seat if one is free.
+func (q *request) arrive() (seated bool, f *failure) {
+	o := q.r.own
+	o.do(func() {
+		o.n.offered++
+		if o.n.retained >= q.r.set.limit {
+			f = overloaded(model.ReasonInflight, journal.Rejected, "router in-flight limit reached", 1)
+			return
+		}
+		seated = true
+		o.n.retained++
+		o.n.inflight++
+		o.n.retainedHigh = max(o.n.retainedHigh, o.n.retained)
+	})
+	q.row.QueueWaits.Admission = ptr(0.0)
+	return seated, f
+}
+
+func (q *request) leave() {
+	o := q.r.own
+	o.do(func() { o.n.retained--; o.n.inflight-- })
+}
+
+// ready refuses while the router may not admit.
+func (q *request) ready() *failure {
+	p := q.r.own.view.Load()
+	reason := p.reason()
+	if reason == "" {
+		return nil
+	}
+	f := coded(503, "standby", "Router is not ready")
+	if p.blocked == "" && !p.stopping && p.valid && p.live == 0 {
+		f = coded(503, "backend_unavailable", "No engines are available")
+	}
+	f.terminal, f.reason, f.ready, f.retryAfter = journal.Rejected, model.ReasonNotReady, reason, 1
+	return f
+}
+
+// read takes the whole body, bounded in size and by the request's deadline.
+func (q *request) read() ([]byte, *failure) {
+	limit := q.r.set.Fleet.Serving.MaxRequestBytes
+	_ = q.out.SetReadDeadline(time.Now().Add(q.r.set.requestTimeout))
+	// The end of the request's context must also end a read that waits for the client.
+	stop := context.AfterFunc(q.ctx, func() { _ = q.out.SetReadDeadline(time.Unix(1, 0)) })
+	b, err := io.ReadAll(io.LimitReader(q.http.Body, limit+1))
+	over := !stop()
+	switch {
+	case over || errors.Is(err, os.ErrDeadlineExceeded):
+		if cause := context.Cause(q.ctx); cause != nil {
+			return nil, ended(cause)
+		}
+		return nil, ended(errDeadline)
+	case err != nil:
+		return nil, left()
+	case int64(len(b)) > limit:
+		return nil, &failure{status: 413, typ: "request_too_large", message: "request body exceeds max_request_bytes", terminal: journal.Invalid}
+	}
+	_ = q.out.SetReadDeadline(time.Time{})
+	return b, nil
+}
+
+// size counts the prompt, exactly where an engine can, and tells the controller.
+func (q *request) size() *failure {
+	set := q.r.set
+	q.input = q.call.estimate(set.Fleet.Engine.CharsPerToken)
+	if body := q.call.countBody(set.Fleet.Model); body != nil && set.Fleet.Engine.Tokenize {
+		n, f := q.r.count(q.ctx, body)
+		if f != nil {
+			return f
+		}
+		if n > 0 {
+			q.input = n
+		}
+	}
+	q.row.InputLen, q.row.InputSized = q.input, true
+	o := q.r.own
+	o.do(func() {
+		o.n.inputSum += float64(q.input)
+		o.n.inputCount++
+		o.ctl, _ = control.Step(o.ctl, control.Arrival{At: q.row.Arrived, Input: q.input, Wanted: q.call.wanted})
+		q.expect = o.ctl.Expect(q.call.wanted)
+	})
+	return nil
+}
+
+// run makes one attempt, and at most one more.
+func (q *request) run() *failure {
+	var before *failure
+	for attempt := 1; ; attempt++ {
+		f := q.attempt(attempt)
+		if f == nil {
+			return nil
+		}
+		if f.reason == model.ReasonNoEngine && before != nil && before.reason == model.ReasonOverloaded {
+			return before // everybody who could serve it is busy
+		}
+		before = f
+		q.r.blame(f)
+		wait, why := q.mayRetry(f, attempt)
+		q.note(f, attempt, wait, why)
+		if why != retryAllowed {
+			return f
+		}
+		q.exclude(f)
+		select {
+		case <-time.After(wait):
+		case <-q.ctx.Done():
+			return ended(context.Cause(q.ctx))
+		}
+		q.r.own.do(func() { q.r.own.n.retryAttempts++ })
+	}
+}
+
+// Why a failed attempt is or is not repeated.
+const (
+	retryAllowed   = "allowed"
+	notDispatched  = "not_dispatched"
+	outputStarted  = "output_started"
+	attemptLimit   = "attempt_limit"
+	nonTransient   = "non_transient"
+	noTime         = "original_deadline"
+	noSharedBudget = "shared_budget"
+)
+
+func (q *request) mayRetry(f *failure, attempt int) (time.Duration, string) {
+	switch {
+	case q.started:
+		return 0, outputStarted
+	case q.ctx.Err() != nil || f.terminal != journal.Failed && !f.transient:
+		if f.phase == "" {
+			return 0, notDispatched
+		}
+		return 0, nonTransient
+	case f.phase == "" || f.phase == phaseAdmission:
+		return 0, notDispatched
+	case !f.transient:
+		return 0, nonTransient
+	case attempt >= q.r.set.attempts:
+		return 0, attemptLimit
+	}
+	wait := q.r.set.backoff(attempt)
+	if q.r.own.now()+wait.Seconds() >= q.row.Arrived+q.r.set.requestTimeout.Seconds() {
+		return 0, noTime
+	}
+	granted := false
+	q.r.own.do(func() { granted = q.r.own.credit() })
+	if !granted {
+		return 0, noSharedBudget
+	}
+	return wait, retryAllowed
+}
+
+// exclude keeps the next attempt off the engines that the failure points at.
+func (q *request) exclude(f *failure) {
+	if f.phase == phasePrefill {
+		q.badP = append(q.badP, f.engineID)
+		return
+	}
+	q.badD = append(q.badD, f.engineID)
+	// Of a refused connection the producer is innocent; otherwise it may be the transfer.
+	if f.class != classConnection && q.row.Prefill != nil && *q.row.Prefill != f.engineID {
+		q.badP = append(q.badP, *q.row.Prefill)
+	}
+	if q.row.Prefill != nil && *q.row.Prefill == f.engineID {
+		q.badP = append(q.badP, f.engineID)
+	}
+}
+
+func (q *request) note(f *failure, attempt int, wait time.Duration, why string) {
+	if f.terminal == journal.Cancelled || f.terminal == journal.Invalid && f.phase == "" {
+		return
+	}
+	phase := f.phase
+	if phase == "" {
+		phase = q.phase
+	}
+	a := journal.Attempt{At: q.r.own.now(), Attempt: attempt, Phase: phase, Reason: f.reason, Prefill: q.row.Prefill, Decode: q.row.Decode,
+		Type: f.typ, Message: engine.Printable(f.detail, 240), Transient: f.transient, Output: q.started, Retry: why == retryAllowed, RetryReason: why}
+	if f.upstream > 0 {
+		a.Status = ptr(f.upstream)
+	}
+	if a.Retry {
+		a.Backoff = ptr(wait.Seconds())
+	}
+	q.row.Failures = append(q.row.Failures, a)
+	q.r.own.do(func() { q.r.own.n.attemptFailures[[2]string{phase, string(f.reason)}]++ })
+}
+
+// place prices and chooses both engines, and reserves them.
+func (q *request) place(attempt int, unsplit bool) (*lease, *failure) {
+	if f := q.ready(); f != nil {
+		return nil, f
+	}
+	o := q.r.own
+	r := model.Request{ID: q.row.RID, Arrived: q.row.Arrived, Input: q.input, Expected: q.expect, Unsplit: unsplit, AvoidPrefill: q.badP, AvoidDecode: q.badD}
+	var d sched.Decision
+	var l *lease
+	if !o.do(func() { d, l = o.place(r, attempt == 1, o.now()) }) {
+		return nil, ended(errShutdown)
+	}
+	q.row.Decision, _ = json.Marshal(d)
+	q.row.Price = &journal.Price{Attempt: attempt, Backlog: d.Parts.Queue, Own: d.Own, Elapsed: d.Elapsed, Handoff: d.Parts.Handoff, Price: d.Price}
+	if l != nil {
+		q.row.Prefill, q.row.Decode, q.row.Crossed = ptr(d.Prefill), ptr(d.Decode), d.Split()
+		return l, nil
+	}
+	return nil, refusal(d, attempt, q.r.set.params.Budget())
+}
+
+// refusal words a decision that placed nobody.
+func refusal(d sched.Decision, attempt int, budget float64) *failure {
+	switch d.Refused {
+	case model.ReasonNoEngine:
+		f := coded(503, "no_schedulable_engines", "Engine capacity is unavailable")
+		if attempt > 1 {
+			f = coded(503, "backend_unavailable", "Engine capacity is unavailable")
+		}
+		f.terminal, f.reason, f.retryAfter = journal.Failed, model.ReasonNoEngine, 1
+		return f
+	case model.ReasonPrompt:
+		return overloaded(d.Refused, journal.Refused, fmt.Sprintf("the prompt's own prefill prices the first token at %.2fs against a budget of %.2fs; waiting does not help", d.Price, budget), 0)
+	case model.ReasonQueue:
+		return overloaded(d.Refused, journal.Refused, fmt.Sprintf("the cheapest placement prices the first token at %.2fs against a budget of %.2fs", d.Price, budget), d.RetryAfter)
+	}
+	return overloaded(d.Refused, journal.Refused, "no decode engine can take the request within its promise: "+string(d.Refused), max(1, d.RetryAfter))
+}

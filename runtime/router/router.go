@@ -1,0 +1,217 @@
+package router
+
+import (
+	"context"
+	"crypto/rand"
+	"encoding/hex"
+	"errors"
+	"fmt"
+	"log"
+	"net"
+	"net/http"
+	"sync"
+	"time"
+
+	"github.com/narwhal-fleet/narwhal/runtime/engine"
+	"github.com/narwhal-fleet/narwhal/runtime/engine/vllm"
+	"github.com/narwhal-fleet/narwhal/runtime/journal"
+)
+
+// Router serves one fleet. Start it once, Stop it once.
+type Router struct {
+	set        settings
+	own        *owner
+	dialect    engine.Dialect
+	metrics    *metrics
+	server     *http.Server
+	listener   net.Listener
+	life       context.Context // requests and probes end with it
+	end        context.CancelFunc
+	background sync.WaitGroup
+	stopOwner  chan struct{}
+	watch      context.CancelFunc
+	stopped    sync.Once
+	served     chan struct{} // closed when the listener ended
+}
+
+// New checks the configuration and builds a router that does nothing yet.
+func New(c Config) (*Router, error) {
+	if err := Check(c); err != nil {
+		return nil, err
+	}
+	r := &Router{set: derive(c), dialect: vllm.New(), stopOwner: make(chan struct{}), served: make(chan struct{})}
+	var nodes []*node
+	for _, e := range c.Fleet.Engines {
+		row, _ := c.Profiles.Row(e.IID)
+		n, err := newNode(e, row, &r.set)
+		if err != nil {
+			return nil, fmt.Errorf("make router: engine %s: %w", e.IID, err)
+		}
+		nodes = append(nodes, n)
+	}
+	start := time.Now()
+	r.own = newOwner(&r.set, nodes, start, runID(start))
+	r.metrics = newMetrics(r)
+	r.life, r.end = context.WithCancel(context.Background())
+	r.server = &http.Server{Handler: r.routes(), ReadHeaderTimeout: 10 * time.Second, IdleTimeout: 120 * time.Second, MaxHeaderBytes: 64 << 10,
+		ErrorLog: log.New(discard{}, "", 0)}
+	return r, nil
+}
+
+// discard drops the server's own lines: they hold client addresses and broken requests.
+type discard struct{}
+
+func (discard) Write(b []byte) (int, error) { return len(b), nil }
+
+func runID(t time.Time) string {
+	var b [4]byte
+	_, _ = rand.Read(b[:])
+	return fmt.Sprintf("%d-%s", t.Unix(), hex.EncodeToString(b[:]))
+}
+
+// Run is the id that every journal row of this router carries.
+func (r *Router) Run() string { return r.own.run }
+
+// Start opens the journal and the listener, asks every engine who it is, and serves.
+// An engine that cannot be reached starts ejected and is asked again; one whose profile is
+// of another generation fails the start. ctx limits the start only.
+func (r *Router) Start(ctx context.Context) error {
+	l, err := net.Listen("tcp", r.set.Listen)
+	if err != nil {
+		return fmt.Errorf("start router: %w", err)
+	}
+	if r.set.JournalPath != "" {
+		f := r.set.Fleet.Serving
+		j, err := journal.Open(r.set.JournalPath, r.own.run, journal.Meta{Package: "narwhal", Release: r.set.Release, TokenAccounting: journal.AccountUsage,
+			Admission: journal.Admission{Mode: r.mode(), Margin: f.AdmissionMargin}, Params: r.set.params})
+		if err != nil {
+			_ = l.Close()
+			return fmt.Errorf("start router: %w", err)
+		}
+		r.own.journal = j
+	}
+	r.listener = l
+	go r.own.loop(r.stopOwner)
+	go func() {
+		defer close(r.served)
+		if err := r.server.Serve(l); err != nil && !errors.Is(err, http.ErrServerClosed) {
+			r.set.Logger.Error("listener ended", "error", err.Error())
+		}
+	}()
+	if err := r.meet(ctx); err != nil {
+		r.end()
+		_ = r.server.Close()
+		return errors.Join(fmt.Errorf("start router: %w", err), r.halt(ctx))
+	}
+	var watching context.Context
+	watching, r.watch = context.WithCancel(r.life)
+	r.background.Go(func() { r.monitor(watching) })
+	r.set.Logger.Info("router serves", "address", r.Addr(), "engines", len(r.own.nodes), "run", r.own.run)
+	return nil
+}
+
+func (r *Router) mode() string {
+	if r.set.params.Open {
+		return "open"
+	}
+	return "predictive"
+}
+
+// meet examines all engines at once.
+func (r *Router) meet(ctx context.Context) error {
+	errs := make([]error, len(r.own.nodes))
+	var wg sync.WaitGroup
+	for i, n := range r.own.nodes {
+		wg.Go(func() {
+			f, err := r.set.examine(ctx, n)
+			var gen *generationError
+			if errors.As(err, &gen) {
+				errs[i] = fmt.Errorf("engine %s: %w", n.id, err)
+			}
+			r.own.do(func() {
+				if err != nil {
+					r.set.Logger.Warn("engine is not available", "engine", n.id, "error", err.Error())
+					r.own.eject(n, causeConnection)
+					return
+				}
+				n.facts, n.known = f, true
+			})
+		})
+	}
+	wg.Wait()
+	if err := errors.Join(errs...); err != nil {
+		return err
+	}
+	r.own.do(func() {
+		r.own.validated = true
+		r.own.publish()
+	})
+	return ctx.Err()
+}
+
+// Addr is the address that is served, valid after Start.
+func (r *Router) Addr() string {
+	if r.listener == nil {
+		return ""
+	}
+	return r.listener.Addr().String()
+}
+
+// Down is closed when the listener no longer accepts, after Stop or by its own failure.
+func (r *Router) Down() <-chan struct{} { return r.served }
+
+// stopExtra is what Stop may take beside the graceful limit: terminal events and the journal.
+const stopExtra = 8 * time.Second
+
+// Stop ends orderly: nothing new is admitted, open requests get the graceful limit or what
+// ctx leaves, streams still open then end with a terminal event, the journal is closed.
+// It is an error if the journal could not be written.
+func (r *Router) Stop(ctx context.Context) error {
+	var err error
+	r.stopped.Do(func() { err = r.stop(ctx) })
+	return err
+}
+
+func (r *Router) stop(ctx context.Context) error {
+	r.own.do(func() {
+		r.own.stopping = true
+		r.own.publish()
+	})
+	if r.watch != nil {
+		r.watch()
+	}
+	grace, cancel := context.WithTimeout(ctx, r.set.grace)
+	err := r.server.Shutdown(grace)
+	cancel()
+	r.end()
+	if err != nil {
+		// The requests' contexts have ended: they write their last event and return.
+		last, cancel := context.WithTimeout(context.WithoutCancel(ctx), 2*time.Second)
+		if err = r.server.Shutdown(last); err != nil {
+			err = r.server.Close()
+		}
+		cancel()
+	}
+	return errors.Join(err, r.halt(ctx))
+}
+
+// halt ends what runs beside the server.
+func (r *Router) halt(ctx context.Context) error {
+	r.background.Wait()
+	close(r.stopOwner)
+	<-r.own.done
+	<-r.served
+	for _, n := range r.own.nodes {
+		n.data.Close()
+		n.control.Close()
+	}
+	if r.own.journal == nil {
+		return nil
+	}
+	last, cancel := context.WithTimeout(context.WithoutCancel(ctx), 5*time.Second)
+	defer cancel()
+	if err := r.own.journal.Close(last); err != nil {
+		return fmt.Errorf("stop router: %w", err)
+	}
+	return nil
+}

@@ -1,0 +1,228 @@
+package sched
+
+import (
+	"fmt"
+	"math/rand/v2"
+	"testing"
+
+	"github.com/google/go-cmp/cmp"
+	"pgregory.net/rapid"
+
+	"github.com/narwhal-fleet/narwhal/runtime/model"
+	"github.com/narwhal-fleet/narwhal/runtime/profile"
+)
+
+var curve = profile.Curve{A: 6e-9, B: 5.5e-5, C: 0.003, Slope: 2.5e-7, RequestSlope: 1.2e-4, Intercept: 0.012,
+	MinRequests: 1, MaxRequests: 128, MinKVTokens: 1, MaxKVTokens: 400000}
+
+func engine(id string, role model.Role) model.EngineView {
+	return model.EngineView{ID: id, Role: role, Live: true, Curve: curve}
+}
+
+func snapshot(engines ...model.EngineView) model.Snapshot {
+	return model.Snapshot{At: 100, Params: model.Params{TTFT: 2, TPOT: 0.05}, Handoff: 0.005, Engines: engines}
+}
+
+func request(input, expected int) model.Request {
+	return model.Request{ID: "r", Arrived: 100, Input: input, Expected: expected}
+}
+
+func TestAdmit(t *testing.T) {
+	busy := func(e model.EngineView, backlog float64) model.EngineView { e.PrefillFree = 100 + backlog; return e }
+	loaded := func(e model.EngineView, requests, tokens, remaining int) model.EngineView {
+		e.DecodeRequests, e.DecodeTokens, e.DecodeRemaining = requests, tokens, remaining
+		return e
+	}
+	down := func(e model.EngineView) model.EngineView { e.Live = false; return e }
+	pin := func(e model.EngineView) model.EngineView { e.Pinned = true; return e }
+	p0, p1, d0, d1 := engine("p0", model.Prefill), engine("p1", model.Prefill), engine("d0", model.Decode), engine("d1", model.Decode)
+	for name, c := range map[string]struct {
+		s          model.Snapshot
+		r          model.Request
+		p, d       string
+		refused    model.Reason
+		retryAfter int
+	}{
+		"shortest queue":        {s: snapshot(busy(p0, 1), p1, d0), r: request(500, 100), p: "p1", d: "d0"},
+		"emptier decode":        {s: snapshot(p0, loaded(d0, 20, 20000, 2000), d1), r: request(500, 100), p: "p0", d: "d1"},
+		"one engine, one leg":   {s: snapshot(d0), r: request(500, 100), p: "d0", d: "d0"},
+		"no prefill engine":     {s: snapshot(down(p0), d0), r: request(500, 100), p: "d0", d: "d0"},
+		"idle beats resident":   {s: snapshot(down(p0), loaded(d0, 30, 30000, 3000), d1), r: request(500, 100), p: "d1", d: "d1"},
+		"pinned roles stay":     {s: snapshot(pin(p0), down(pin(d0))), r: request(5, 1), refused: model.ReasonNoEngine, retryAfter: 1},
+		"nobody":                {s: snapshot(down(p0), down(d0)), r: request(5, 1), refused: model.ReasonNoEngine, retryAfter: 1},
+		"queue too long":        {s: snapshot(busy(p0, 9.5), d0), r: request(500, 100), refused: model.ReasonQueue, retryAfter: 8},
+		"prompt too long":       {s: snapshot(p0, d0), r: request(16000, 100), refused: model.ReasonPrompt},
+		"queue before prompt":   {s: snapshot(busy(p0, 1.9), d0), r: request(10000, 1), refused: model.ReasonQueue, retryAfter: 2},
+		"no seat":               {s: snapshot(p0, loaded(d0, 128, 3000, 10)), r: request(5, 1), refused: model.ReasonSlotWait, retryAfter: 1},
+		"cache full":            {s: snapshot(p0, loaded(d0, 9, 399990, 10)), r: request(500, 1), refused: model.ReasonKVCapacity, retryAfter: 1},
+		"batch too slow":        {s: snapshot(p0, loaded(d0, 120, 120000, 10)), r: request(500, 1), refused: model.ReasonTPOT, retryAfter: 1},
+		"decode on a donor":     {s: snapshot(p0, loaded(p1, 60, 60000, 6000), d0), r: request(4000, 10), p: "p0", d: "d0"},
+		"unsplit asked":         {s: snapshot(busy(p0, 1), d0), r: model.Request{ID: "r", Arrived: 100, Input: 9, Expected: 1, Unsplit: true}, p: "d0", d: "d0"},
+		"elapsed counts":        {s: snapshot(p0, d0), r: model.Request{ID: "r", Arrived: 97, Input: 9, Expected: 1}, refused: model.ReasonQueue, retryAfter: 1},
+		"probation costs":       {s: snapshot(model.EngineView{ID: "p0", Role: model.Prefill, Live: true, Curve: curve, Penalty: 1.5}, busy(p1, 1), d0), r: request(5, 1), p: "p1", d: "d0"},
+		"without a measurement": {s: snapshot(model.EngineView{ID: "p0", Role: model.Prefill, Live: true}, d0), r: request(5, 1), refused: model.ReasonNoEngine, retryAfter: 1},
+	} {
+		c.s.Params.TPOT = 0.045
+		if name == "batch too slow" {
+			c.s.Params.TPOT = 0.04
+		}
+		got := Admit(c.s, c.r, 100)
+		if got.Prefill != c.p || got.Decode != c.d || got.Refused != c.refused || got.RetryAfter != c.retryAfter || got.Placed == (c.refused != "") {
+			t.Errorf("%s: %s→%s refused %q retry %d, want %s→%s %q %d\n%+v", name, got.Prefill, got.Decode, got.Refused, got.RetryAfter,
+				c.p, c.d, c.refused, c.retryAfter, got.Candidates)
+		}
+	}
+}
+
+// The reference refuses this request because it prices only the engine without decode
+// residents; the cheaper one is within the promise.
+func TestAdmitPricesTheCheapestPair(t *testing.T) {
+	a, b := engine("a", model.Prefill), engine("b", model.Prefill)
+	a.PrefillFree = 101.9
+	b.DecodeRequests, b.DecodeTokens, b.DecodeRemaining = 1, 100, 10
+	r := request(500, 10)
+	r.Arrived = 99.8
+	if got := Admit(snapshot(a, b, engine("d", model.Decode)), r, 100); got.Prefill != "b" {
+		t.Fatalf("placed on %q, refused %q", got.Prefill, got.Refused)
+	}
+}
+
+func TestPlaceIgnoresLatenessOnly(t *testing.T) {
+	p, d := engine("p", model.Prefill), engine("d", model.Decode)
+	p.PrefillFree = 200
+	if got := Place(snapshot(p, d), request(500, 10), 100); !got.Placed || !got.OverBudget {
+		t.Errorf("late pair: %+v", got)
+	}
+	d.DecodeRequests = 128
+	if got := Place(snapshot(p, d), request(500, 10), 100); got.Placed || got.Refused != model.ReasonQueue && got.Refused != model.ReasonSlotWait {
+		t.Errorf("full pair: %+v", got)
+	}
+	s := snapshot(p, engine("d", model.Decode))
+	s.Params.Open = true
+	if got := Admit(s, request(500, 10), 100); !got.Placed || !got.OverBudget {
+		t.Errorf("open mode: %+v", got)
+	}
+}
+
+func TestTiesSpreadOverAnIdleFleet(t *testing.T) {
+	s := snapshot(engine("p0", model.Prefill), engine("p1", model.Prefill), engine("d0", model.Decode), engine("d1", model.Decode))
+	pairs := map[string]int{}
+	for i := range 400 {
+		r := request(500, 100)
+		r.ID = fmt.Sprintf("req-%d", i)
+		d := Admit(s, r, 100)
+		pairs[d.Prefill+d.Decode]++
+	}
+	for _, pair := range []string{"p0d0", "p0d1", "p1d0", "p1d1"} {
+		if pairs[pair] < 60 {
+			t.Errorf("pair %s served %d of 400: %v", pair, pairs[pair], pairs)
+		}
+	}
+}
+
+func genSnapshot(t *rapid.T) model.Snapshot {
+	n := rapid.IntRange(1, 6).Draw(t, "engines")
+	s := snapshot()
+	for i := range n {
+		e := engine(fmt.Sprintf("e%d", i), rapid.SampledFrom([]model.Role{model.Prefill, model.Decode}).Draw(t, "role"))
+		e.Live = rapid.IntRange(0, 4).Draw(t, "live") > 0
+		e.Pinned = rapid.Bool().Draw(t, "pin")
+		e.PrefillFree = rapid.Float64Range(90, 104).Draw(t, "free")
+		e.DecodeRequests = rapid.IntRange(0, 130).Draw(t, "requests")
+		e.DecodeTokens = e.DecodeRequests * rapid.IntRange(1, 4000).Draw(t, "tokens")
+		e.DecodeRemaining = e.DecodeRequests * 50
+		e.Risk = rapid.Float64Range(0, 2).Draw(t, "risk")
+		s.Engines = append(s.Engines, e)
+	}
+	s.Params.Open = rapid.Bool().Draw(t, "open")
+	return s
+}
+
+func TestDecisionProperties(t *testing.T) {
+	rapid.Check(t, func(t *rapid.T) {
+		s := genSnapshot(t)
+		r := model.Request{ID: rapid.StringN(1, 6, 12).Draw(t, "id"), Arrived: rapid.Float64Range(95, 100).Draw(t, "arrived"),
+			Input: rapid.IntRange(1, 20000).Draw(t, "input"), Expected: rapid.IntRange(0, 500).Draw(t, "expected"),
+			Unsplit: rapid.Bool().Draw(t, "unsplit")}
+		if rapid.Bool().Draw(t, "avoid") {
+			r.AvoidPrefill = []string{"e0"}
+		}
+		d := Admit(s, r, 100)
+		checkDecision(t, s, r, d)
+
+		// The order of the inventory does not matter, and nothing is remembered.
+		shuffled := s
+		shuffled.Engines = append([]model.EngineView{}, s.Engines...)
+		rng := rand.New(rand.NewPCG(1, uint64(r.Input)))
+		rng.Shuffle(len(shuffled.Engines), func(i, j int) {
+			shuffled.Engines[i], shuffled.Engines[j] = shuffled.Engines[j], shuffled.Engines[i]
+		})
+		again := Admit(shuffled, r, 100)
+		if again.Prefill != d.Prefill || again.Decode != d.Decode || again.Refused != d.Refused || again.RetryAfter != d.RetryAfter {
+			t.Fatalf("order changed the decision: %+v then %+v", d, again)
+		}
+		if diff := cmp.Diff(d, Admit(s, r, 100)); diff != "" {
+			t.Fatalf("same input, other decision: %s", diff)
+		}
+	})
+}
+
+func checkDecision(t *rapid.T, s model.Snapshot, r model.Request, d Decision) {
+	if d.Placed == (d.Refused != "") {
+		t.Fatalf("placed %v and refused %q", d.Placed, d.Refused)
+	}
+	if d.Refused == model.ReasonQueue && d.RetryAfter < 1 {
+		t.Fatalf("queue refusal without a retry-after: %+v", d)
+	}
+	byID := map[string]model.EngineView{}
+	for _, e := range s.Engines {
+		byID[e.ID] = e
+	}
+	free := 0
+	for _, c := range d.Candidates {
+		if !byID[c.Prefill].Live || !byID[c.Decode].Live {
+			t.Fatalf("candidate %s→%s is not live", c.Prefill, c.Decode)
+		}
+		if c.Dropped == "" {
+			free++
+			if !d.Placed || c.Cost < d.Parts.Total()-2e-6 {
+				t.Fatalf("chose %+v over cheaper %+v", d.Parts, c)
+			}
+		}
+	}
+	if free > 0 && d.OverBudget {
+		t.Fatal("over budget although a pair was within the promise")
+	}
+	if !d.Placed {
+		return
+	}
+	p, q := byID[d.Prefill], byID[d.Decode]
+	if r.Unsplit && d.Split() {
+		t.Fatal("unsplit request was split")
+	}
+	if len(r.AvoidPrefill) > 0 && d.Prefill == r.AvoidPrefill[0] {
+		t.Fatal("placed on an engine to avoid")
+	}
+	if !r.Unsplit && (p.Pinned && p.Role != model.Prefill || q.Pinned && q.Role != model.Decode) {
+		t.Fatalf("a pinned engine serves the other role: %+v %+v", p, q)
+	}
+	if q.DecodeRequests >= curve.MaxRequests {
+		t.Fatal("placed on an engine without a seat")
+	}
+}
+
+func TestMorePrefillWorkNeverLowersThePrice(t *testing.T) {
+	rapid.Check(t, func(t *rapid.T) {
+		s := genSnapshot(t)
+		r := request(rapid.IntRange(1, 5000).Draw(t, "input"), 100)
+		before := weigh(s, r, 100).Candidates
+		for i := range s.Engines {
+			s.Engines[i].PrefillFree += rapid.Float64Range(0, 3).Draw(t, "more")
+		}
+		for i, c := range weigh(s, r, 100).Candidates {
+			if c.Price < before[i].Price || c.Cost < before[i].Cost {
+				t.Fatalf("price fell from %+v to %+v", before[i], c)
+			}
+		}
+	})
+}

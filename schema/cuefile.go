@@ -1,0 +1,324 @@
+package schema
+
+import (
+	"fmt"
+	"strings"
+
+	"cuelang.org/go/cue"
+	"cuelang.org/go/cue/ast"
+	"cuelang.org/go/cue/build"
+	"cuelang.org/go/cue/errors"
+	"cuelang.org/go/cue/parser"
+	"cuelang.org/go/cue/scanner"
+	"cuelang.org/go/cue/token"
+)
+
+// Bounds of a CUE source. They keep the recursion of CUE's parser and evaluator small.
+const (
+	maxCUEBytes  = 4 << 20
+	maxCUERun    = 4096 // tokens without a comma or a line's end
+	maxCUEErrors = 100
+)
+
+// cueReader evaluates the CUE sources of a document, unified with the trees of the
+// other sources, and reads the result back as a tree.
+type cueReader struct {
+	rep   *report
+	trees []*node
+	fleet cue.Value // unified with #Fleet; fills values that the user left open
+	nodes int
+}
+
+// evaluate returns nil after an error.
+func evaluateCUE(rep *report, srcs []int, trees []*node) (n *node) {
+	r := &cueReader{rep: rep, trees: trees}
+	defer func() {
+		if e := recover(); e != nil { // the evaluator gives up on some malformed input
+			rep.add(fault{rule: "syntax", pos: &pos{src: srcs[0], line: 1, col: 1}, says: "the CUE evaluator cannot read this file"})
+			n = nil
+		}
+	}()
+	files := r.parse(srcs)
+	if files == nil {
+		return nil
+	}
+	ev, err := newEvaluator()
+	if err != nil {
+		rep.add(fault{rule: "syntax", says: err.Error()})
+		return nil
+	}
+	v := r.unify(ev, files)
+	if err := v.Validate(); err != nil {
+		r.report(err)
+		return nil
+	}
+	r.fleet = ev.fleet.Unify(v)
+	return r.value(v, nil, 0)
+}
+
+func (r *cueReader) parse(srcs []int) []*ast.File {
+	var files []*ast.File
+	for _, i := range srcs {
+		s := r.rep.sources[i]
+		if !r.bounded(i, s.data) {
+			return nil
+		}
+		f, err := parser.ParseFile(s.name, s.data, parser.ParseComments)
+		if err != nil {
+			r.report(err)
+			continue
+		}
+		files = append(files, f)
+	}
+	if len(files) < len(srcs) {
+		return nil
+	}
+	return files
+}
+
+// bounded refuses text that would nest deeply.
+func (r *cueReader) bounded(src int, data []byte) bool {
+	refuse := func(off int, says string) bool {
+		r.rep.add(fault{rule: "syntax", pos: &pos{src: src, off: off}, says: says})
+		return false
+	}
+	if len(data) > maxCUEBytes {
+		return refuse(0, fmt.Sprintf("a CUE file of %d bytes; at most %d are read", len(data), maxCUEBytes))
+	}
+	var s scanner.Scanner
+	f := token.NewFile(r.rep.sources[src].name, -1, len(data))
+	s.Init(f, data, func(token.Pos, string, []any) {}, 0)
+	depth, run := 0, 0
+	for {
+		p, tok, _ := s.Scan()
+		run++
+		switch tok {
+		case token.EOF:
+			return true
+		case token.COMMA:
+			run = 0
+		case token.LBRACE, token.LBRACK, token.LPAREN, token.INTERPOLATION:
+			if depth++; depth > maxDepth {
+				return refuse(p.Offset(), fmt.Sprintf("values are nested more than %d levels deep", maxDepth))
+			}
+		case token.RBRACE, token.RBRACK, token.RPAREN:
+			depth--
+			run = 0
+		}
+		if run > maxCUERun {
+			return refuse(p.Offset(), fmt.Sprintf("an expression of more than %d words", maxCUERun))
+		}
+	}
+}
+
+// unify builds all files as one package, so that they may refer to each other's fields.
+// Imports other than CUE's own packages are refused: nothing is fetched or read.
+func (r *cueReader) unify(ev *evaluator, files []*ast.File) cue.Value {
+	refuse := func(at token.Pos, path string) *build.Instance {
+		if first, _, _ := strings.Cut(path, "/"); !strings.ContainsAny(first, ".@") {
+			return nil // one of CUE's own, or an error when it is built
+		}
+		inst := build.NewContext().NewInstance(path, nil)
+		inst.Err = errors.Newf(at, "import %q: only CUE's own packages can be imported here", path)
+		return inst
+	}
+	inst := build.NewContext(build.Loader(refuse)).NewInstance("", refuse)
+	pkg := ""
+	for _, f := range files {
+		if name := f.PackageName(); name != "" {
+			pkg = name
+		}
+	}
+	for _, f := range files {
+		if pkg != "" && f.PackageName() == "" {
+			f.Decls = append([]ast.Decl{&ast.Package{Name: ast.NewIdent(pkg)}}, f.Decls...)
+		}
+		if err := inst.AddSyntax(f); err != nil {
+			inst.Err = errors.Append(inst.Err, err)
+		}
+	}
+	if err := inst.Complete(); err != nil {
+		inst.Err = errors.Append(inst.Err, errors.Promote(err, "complete"))
+	}
+	v := ev.ctx.BuildInstance(inst)
+	for _, t := range r.trees {
+		v = v.Unify(ev.ctx.BuildExpr(syntaxOf(t)))
+	}
+	return v
+}
+
+// report turns CUE's errors into faults with the user's positions.
+func (r *cueReader) report(err error) {
+	for i, e := range errors.Errors(err) {
+		if i == maxCUEErrors {
+			return
+		}
+		p := pathOf(e.Path())
+		if r.rep.isBlamed(p) && len(p) > 0 {
+			continue
+		}
+		f := fault{rule: "syntax", path: p, pos: r.userPos(e)}
+		if len(p) > 0 {
+			f.rule = "conflict"
+		}
+		f.says = "does not unify: values or limits of these files contradict each other"
+		if !secretPlace(p) {
+			format, args := e.Msg()
+			f.says = clip(fmt.Sprintf(format, args...))
+		}
+		if others := r.otherPlaces(e, *f.pos); others != "" {
+			f.hint = "see also " + others
+		}
+		if strings.HasPrefix(f.says, "import") || strings.HasPrefix(f.says, "package ") {
+			f.rule, f.says = "import", "only CUE's own packages can be imported"
+			f.hint = "narwhal adds the definitions itself; no import is needed for them"
+		}
+		r.rep.add(f)
+	}
+}
+
+// userPos returns the first position of an error that lies in a source.
+func (r *cueReader) userPos(e errors.Error) *pos {
+	for _, p := range append([]token.Pos{e.Position()}, e.InputPositions()...) {
+		if at, ok := r.posOf(p); ok {
+			return &at
+		}
+	}
+	return &pos{src: r.firstCUE(), line: 1, col: 1}
+}
+
+// otherPlaces lists where else an error's values stand.
+func (r *cueReader) otherPlaces(e errors.Error, but pos) string {
+	var out []string
+	for _, p := range e.InputPositions() {
+		at, ok := r.posOf(p)
+		if !ok || at == but || len(out) == 4 {
+			continue
+		}
+		s := r.rep.sources[at.src]
+		line, col := s.locate(at)
+		if where := fmt.Sprintf("%s:%d:%d", s.name, line, col); !contains(out, where) {
+			out = append(out, where)
+		}
+	}
+	return strings.Join(out, ", ")
+}
+
+func (r *cueReader) firstCUE() int {
+	for i, s := range r.rep.sources {
+		if format(s.name) == formatCUE {
+			return i
+		}
+	}
+	return 0
+}
+
+func (r *cueReader) posOf(p token.Pos) (pos, bool) {
+	if !p.IsValid() {
+		return pos{}, false
+	}
+	for i, s := range r.rep.sources {
+		if s.name == p.Filename() {
+			return pos{src: i, off: p.Offset()}, true
+		}
+	}
+	return pos{}, false
+}
+
+// place finds where the user wrote a value: in a tree, or in a CUE file.
+func (r *cueReader) place(v cue.Value, p trail, up pos) pos {
+	for _, t := range r.trees {
+		if n, ok := t.find(p); ok {
+			return n.pos
+		}
+	}
+	if at, ok := r.posOf(v.Pos()); ok {
+		return at
+	}
+	return up
+}
+
+func (r *cueReader) value(v cue.Value, p trail, depth int) *node {
+	n := &node{pos: r.place(v, p, pos{src: r.firstCUE(), line: 1, col: 1})}
+	if r.nodes++; depth > maxDepth || r.nodes > maxNodes {
+		r.rep.add(fault{rule: "syntax", path: p, pos: &n.pos, says: "the document nests too deeply or has too many values"})
+		n.kind = kindBad
+		return n
+	}
+	if d, ok := v.Default(); ok {
+		v = d
+	}
+	switch v.Kind() {
+	case cue.NullKind:
+		n.kind = kindNull
+	case cue.BoolKind:
+		n.kind = kindBool
+		n.bool, _ = v.Bool()
+	case cue.IntKind, cue.FloatKind, cue.NumberKind:
+		r.number(n, v, p)
+	case cue.StringKind:
+		n.kind = kindString
+		n.text, _ = v.String()
+	case cue.ListKind:
+		n.kind = kindArray
+		it, _ := v.List()
+		for it.Next() {
+			n.items = append(n.items, r.value(it.Value(), p.add(at(len(n.items))), depth+1))
+		}
+	case cue.StructKind:
+		n.kind = kindObject
+		it, _ := v.Fields()
+		for it.Next() {
+			name := it.Selector().Unquoted()
+			c := r.value(it.Value(), p.add(key(name)), depth+1)
+			n.append(field{name: name, key: c.pos, value: c})
+		}
+	default:
+		return r.open(n, v, p, depth)
+	}
+	return n
+}
+
+func (r *cueReader) number(n *node, v cue.Value, p trail) {
+	n.kind = kindInt
+	if v.Kind() != cue.IntKind {
+		n.kind = kindFloat
+	}
+	b, err := v.MarshalJSON()
+	n.text = string(b)
+	if err != nil || !finite(n.text) {
+		n.kind = kindBad
+		r.rep.add(fault{rule: "number-finite", path: p, pos: &n.pos, got: "a number out of range", want: "a finite number"})
+	}
+	if n.kind == kindFloat && !strings.ContainsAny(n.text, ".eE") {
+		n.text += ".0"
+	}
+}
+
+// open takes the definitions' default where the user only gave a limit.
+func (r *cueReader) open(n *node, v cue.Value, p trail, depth int) *node {
+	w := r.fleet.LookupPath(cuePath(p))
+	if d, ok := w.Default(); ok {
+		w = d
+	}
+	if w.Exists() && w.IsConcrete() && w.Kind() != cue.BottomKind {
+		filled := r.value(w, p, depth)
+		filled.pos = n.pos
+		return filled
+	}
+	n.kind = kindOpen
+	r.rep.add(fault{rule: "incomplete", path: p, pos: &n.pos, got: "a limit without a value", want: "a value"})
+	return n
+}
+
+func cuePath(p trail) cue.Path {
+	out := make([]cue.Selector, len(p))
+	for i, s := range p {
+		if s.index >= 0 {
+			out[i] = cue.Index(s.index)
+		} else {
+			out[i] = cue.Str(s.name)
+		}
+	}
+	return cue.MakePath(out...)
+}
