@@ -89,17 +89,23 @@ func (r SecretRef) Split() (scheme, name string, ok bool) {
 	return scheme, name, ok && name != "" && (scheme == "env" || scheme == "file")
 }
 
-// Secret is a value that formats as a mask everywhere; Reveal gives the bytes.
-type Secret struct{ value string }
+// Secret is a value that formats as a mask everywhere; Reveal gives the bytes. It holds a
+// pointer, since fmt cannot call methods of unexported fields and prints those as they are.
+type Secret struct{ value *string }
 
 // NewSecret wraps a value.
-func NewSecret(v string) Secret { return Secret{v} }
+func NewSecret(v string) Secret { return Secret{&v} }
 
 // Reveal returns the value. Callers hand it to the one place that needs it.
-func (s Secret) Reveal() string { return s.value }
+func (s Secret) Reveal() string {
+	if s.value == nil {
+		return ""
+	}
+	return *s.value
+}
 
 // Empty reports whether there is no value.
-func (s Secret) Empty() bool { return s.value == "" }
+func (s Secret) Empty() bool { return s.value == nil || *s.value == "" }
 
 const mask = "********"
 

@@ -37,7 +37,7 @@ var Invalidation = []Bond{
 	{"E/statement/{e}", []string{"fleet/contract", "proc/engine-{e}/id", "proc/sidecar-{e}/id"}},
 
 	{"F/profile/{e}", []string{"fleet/launch/{e}", "fleet/model", "proc/engine-{e}/launch"}},
-	{"F/store", []string{"profiles"}},
+	{"F/store", []string{"fleet/contract", "profiles"}},
 	{"F/pair/{p}/{d}", []string{"fleet/slo", "fleet/model", "proc/engine-{p}/id", "proc/engine-{d}/id", "path/{p}/{d}"}},
 
 	{"G/router", []string{"fleet/runtime", "fleet/router", "profiles", "proc/router/launch"}},

@@ -224,6 +224,11 @@ func (r *Runner) execute(ctx context.Context, g Gate, plan Plan, needs map[recor
 func (r *Runner) begin(g Gate, plan Plan, needs map[record.Key]string) error {
 	letter := g.Info().Letter
 	state := r.Record.State()
+	for _, s := range plan.Steps {
+		if _, ok := needs[s.Yields]; !ok && s.Yields != "" {
+			needs[s.Yields] = "what it rests on is made again"
+		}
+	}
 	for _, k := range sortedKeys(needs) {
 		if e, ok := state.Evidence(k); ok && !e.Stale {
 			if _, err := r.append(record.KindStale, letter, "", "", record.Stale{Key: k, Because: needs[k]}); err != nil {

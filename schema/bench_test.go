@@ -56,3 +56,14 @@ func BenchmarkValidatePlain2000(b *testing.B) {
 		}
 	}
 }
+
+// What explain alone costs.
+func BenchmarkExplain2000(b *testing.B) {
+	rep := &report{sources: []*source{{name: "fleet.json", data: fleetOf(2000)}}}
+	n := read(rep)
+	for b.Loop() {
+		if explain(rep, n); len(rep.errors) > 0 {
+			b.Fatal(fields(rep.errors))
+		}
+	}
+}

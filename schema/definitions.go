@@ -30,12 +30,13 @@ var files embed.FS
 
 // definitions are the embedded files, parsed once.
 type definitions struct {
-	syntax map[string]ast.Expr // by name, "#Fleet"
-	files  []*ast.File
+	syntax     map[string]ast.Expr // by name, "#Fleet"
+	structures map[*ast.StructLit]structure
+	files      []*ast.File
 }
 
 var loadDefinitions = sync.OnceValue(func() *definitions {
-	d := &definitions{syntax: map[string]ast.Expr{}}
+	d := &definitions{syntax: map[string]ast.Expr{}, structures: map[*ast.StructLit]structure{}}
 	names, err := fs.Glob(files, "*.cue")
 	if err != nil {
 		panic(err) // the pattern is constant
@@ -57,6 +58,12 @@ var loadDefinitions = sync.OnceValue(func() *definitions {
 				}
 			}
 		}
+		ast.Walk(f, func(n ast.Node) bool {
+			if lit, ok := n.(*ast.StructLit); ok {
+				d.structures[lit] = structureOf(lit)
+			}
+			return true
+		}, nil)
 	}
 	return d
 })
@@ -118,6 +125,7 @@ type member struct {
 // structure is a definition's struct: declared fields in order, and patterns of names.
 type structure struct {
 	members  []member
+	byName   map[string]int
 	patterns []pattern
 }
 
@@ -132,10 +140,8 @@ func (s structure) names() []string {
 }
 
 func (s structure) member(name string) (member, bool) {
-	for _, m := range s.members {
-		if m.name == name {
-			return m, true
-		}
+	if i, ok := s.byName[name]; ok {
+		return s.members[i], true
 	}
 	return member{}, false
 }
@@ -143,7 +149,7 @@ func (s structure) member(name string) (member, bool) {
 // structureOf reads a struct literal of the definitions. #Annotated is left out: its
 // keys are gone before a document is compared.
 func structureOf(lit *ast.StructLit) structure {
-	var s structure
+	s := structure{byName: map[string]int{}}
 	for _, decl := range lit.Elts {
 		f, ok := decl.(*ast.Field)
 		if !ok {
@@ -153,6 +159,7 @@ func structureOf(lit *ast.StructLit) structure {
 		case *ast.ListLit:
 			s.patterns = append(s.patterns, pattern{l.Elts[0], f.Value})
 		case *ast.Ident:
+			s.byName[l.Name] = len(s.members)
 			s.members = append(s.members, member{
 				name: l.Name, value: f.Value, doc: docOf(f),
 				required: f.Constraint.String() == "!", optional: f.Constraint.String() == "?",

@@ -2,6 +2,7 @@ package schema
 
 import (
 	"encoding/json"
+	"os"
 	"reflect"
 	"slices"
 	"strings"
@@ -141,6 +142,18 @@ func TestExportJSONSchema(t *testing.T) {
 	var all any
 	_ = json.Unmarshal(b, &all)
 	walk(all)
+}
+
+// fleet.schema.json is committed for editors: narwhal schema export > schema/fleet.schema.json.
+func TestCommittedJSONSchema(t *testing.T) {
+	want, err := ExportJSONSchema()
+	if err != nil {
+		t.Fatal(err)
+	}
+	got, err := os.ReadFile("fleet.schema.json")
+	if err != nil || string(got) != string(want) {
+		t.Errorf("fleet.schema.json differs from the definitions (%v)", err)
+	}
 }
 
 func TestExportCUEIsOneFile(t *testing.T) {

@@ -40,7 +40,7 @@ func (x explainer) value(e ast.Expr, n *node, p trail) {
 }
 
 func (x explainer) object(lit *ast.StructLit, n *node, p trail) {
-	s := structureOf(lit)
+	s := x.defs.structures[lit]
 	for _, m := range s.members {
 		if m.required && n.get(m.name) == nil {
 			x.rep.add(fault{rule: "required", path: p.add(key(m.name)), pos: &n.pos, got: "nothing",

@@ -14,9 +14,15 @@ import (
 	"github.com/narwhal-fleet/narwhal/internal/problem"
 )
 
-// judge unifies the document with #Fleet. When CUE accepts it, the JSON with all
-// defaults comes back; otherwise every fault is explained and nil comes back.
+// judge reports every fault of shape and then unifies the document with #Fleet: CUE has
+// the last word. When it accepts, the JSON with all defaults comes back, otherwise nil.
 func judge(ctx context.Context, rep *report, n *node) ([]byte, error) {
+	// Naming the faults first keeps CUE from evaluating what cannot be right: 12 ms for
+	// 2,000 engines (BenchmarkExplain2000), where CUE takes 400 ms (BenchmarkValidate2000).
+	before := len(rep.errors) + rep.dropped
+	if explain(rep, n); len(rep.errors)+rep.dropped > before || hasBad(n) {
+		return nil, nil
+	}
 	ev, err := newEvaluator()
 	if err != nil {
 		return nil, problem.Wrap(problem.Failed, "schema_broken", "read the embedded definitions", err, "")
@@ -24,19 +30,13 @@ func judge(ctx context.Context, rep *report, n *node) ([]byte, error) {
 	if err := ctx.Err(); err != nil {
 		return nil, err
 	}
-	if hasBad(n) { // CUE would call a value that is missing incomplete
-		explain(rep, n)
-		return nil, nil
-	}
 	v := ev.fleet.Unify(ev.ctx.BuildExpr(syntaxOf(n)))
 	if err := v.Validate(cue.Concrete(true)); err != nil {
-		explain(rep, n)
 		remaining(rep, err)
 		return nil, nil
 	}
 	b, err := v.MarshalJSON()
 	if err != nil {
-		explain(rep, n)
 		remaining(rep, errors.Promote(err, "marshal"))
 		return nil, nil
 	}

@@ -101,7 +101,11 @@ func printProblems(w io.Writer, ps []*problem.Problem) {
 		if p.File != "" {
 			where = fmt.Sprintf("%s:%d:%d: ", p.File, p.Line, p.Column)
 		}
-		fmt.Fprintf(w, "narwhal: error: %s%s\n", where, p.Message)
+		rule := ""
+		if p.Rule != "" {
+			rule = " [" + p.Rule + "]"
+		}
+		fmt.Fprintf(w, "narwhal: error: %s%s%s\n", where, p.Message, rule)
 		for _, h := range append([]string{p.Hint}, p.More...) {
 			if h != "" {
 				fmt.Fprintf(w, "narwhal: hint: %s\n", h)

@@ -2,8 +2,6 @@ package main
 
 import "github.com/spf13/cobra"
 
-func serveVerb(*app) *cobra.Command      { return &cobra.Command{Use: "serve"} }
-func tunnelVerb(*app) *cobra.Command     { return &cobra.Command{Use: "tunnel"} }
 func demoVerb(*app) *cobra.Command       { return &cobra.Command{Use: "demo"} }
 func gateDiffVerb(*app) *cobra.Command   { return &cobra.Command{Use: "diff"} }
 func gateReportVerb(*app) *cobra.Command { return &cobra.Command{Use: "report"} }

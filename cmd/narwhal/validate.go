@@ -264,7 +264,7 @@ func (a *app) watchFleet(ctx context.Context, f validateFlags) error {
 		}
 		break
 	}
-	return problem.New(problem.Interrupted, "interrupted", "stopped watching", "")
+	return context.Cause(ctx)
 }
 
 // stamp changes when a file's time, size or existence does.

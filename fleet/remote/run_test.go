@@ -328,6 +328,25 @@ func TestRefusedSessionIsTyped(t *testing.T) {
 	}
 }
 
+func TestSessionIsOpenedAgainWhenTheServerIsFull(t *testing.T) {
+	t.Parallel()
+	key, path := userKey(t)
+	s := serve(t, loopback.Config{Authorized: []string{key.Public}, MaxSessions: 1})
+	h := connect(t, Options{}, hopTo(s, "alpha", path))
+	done := make(chan error, 1)
+	go func() {
+		_, err := h.Run(limited(t), Command{Script: "echo $$ >parent; echo $$ >child; sleep 0.2"})
+		done <- err
+	}()
+	pids(t, s.Root())
+	if _, err := h.Run(limited(t), Command{Argv: []string{"true"}}); err != nil {
+		t.Error(err)
+	}
+	if err := <-done; err != nil {
+		t.Error(err)
+	}
+}
+
 func TestPolicyComesFirst(t *testing.T) {
 	no := errors.New("not in the plan")
 	var asked []Kind

@@ -80,6 +80,15 @@ func TestWrapperInEveryShell(t *testing.T) {
 			if cmd.ProcessState.ExitCode() != 5 || out.String() != "cleaned\n" {
 				t.Errorf("%v %q %q", cmd.ProcessState, out, errs)
 			}
+			// So it does to a member of the group that outlives the leader.
+			work = t.TempDir()
+			cmd, stdin, _, _ = local(t, dir, work, Command{Script: `sh -c 'trap "sleep 0.4; echo x >cleaned; exit" TERM; echo $$ >child; while :; do sleep 0.05; done' & echo $$ >parent; wait`})
+			_ = pids(t, work)
+			_ = stdin.Close()
+			_ = cmd.Wait()
+			if _, err := os.Stat(filepath.Join(work, "cleaned")); err != nil || cmd.ProcessState.ExitCode() != 143 {
+				t.Errorf("%v %v", cmd.ProcessState, err)
+			}
 			work = t.TempDir()
 			cmd, stdin, _, errs = local(t, dir, work, Command{Script: stubborn})
 			group := pids(t, work)

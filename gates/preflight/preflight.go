@@ -63,7 +63,7 @@ func (Gate) Plan(_ context.Context, v gates.View) (gates.Plan, error) {
 			Argv: gates.HostCommand(f, h, "engine-profile", ProfileRequest{IID: e.IID, URL: e.URL, Model: f.Model, Seed: f.Deploy.Trial.Seed, Points: prof}),
 		})
 	}
-	if v.Wants(StoreKey) {
+	if v.Wants(StoreKey) || len(p.Steps) > 0 {
 		var needs []string
 		for _, s := range p.Steps {
 			needs = append(needs, s.ID)

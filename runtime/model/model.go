@@ -57,6 +57,9 @@ type EngineView struct {
 	DecodeTokens    int     `json:"decode_tokens,omitempty"` // resident KV: prompts and delivered output
 	// DecodeRemaining is how many tokens the residents are still expected to make, in all.
 	DecodeRemaining int `json:"decode_remaining,omitempty"`
+	// Residents are the same requests one by one, those still prefilling elsewhere
+	// included; nil = only the sums are known.
+	Residents []Resident `json:"residents,omitempty"`
 	// DecodeSeats is the attested sequence limit; 0 = unknown.
 	DecodeSeats int `json:"decode_seats,omitempty"`
 	// Correction is observed over predicted token gap; 0 counts as 1.
@@ -67,6 +70,33 @@ type EngineView struct {
 	RoleSince float64 `json:"role_since,omitempty"`
 	// Penalty is added to the cost of an engine on probation, in seconds.
 	Penalty float64 `json:"penalty,omitempty"`
+}
+
+// Resident is one request that holds, or will hold, a decode seat.
+type Resident struct {
+	Ready     float64 `json:"ready,omitempty"` // when its prefill is expected to end; 0 = it decodes
+	Tokens    int     `json:"tokens"`          // KV that it holds
+	Remaining int     `json:"remaining"`       // tokens it is expected to make yet
+}
+
+// Occupied projects the seats and KV tokens in use at a later moment, with interval
+// seconds between tokens: who has not started by then, or has ended, takes none.
+func (e EngineView) Occupied(now, at, interval float64) (requests, tokens int) {
+	if e.Residents == nil {
+		return e.DecodeRequests, e.DecodeTokens
+	}
+	for _, r := range e.Residents {
+		start := max(now, r.Ready)
+		if start > at || start+float64(r.Remaining)*interval <= at {
+			continue
+		}
+		requests++
+		tokens += r.Tokens
+		if interval > 0 {
+			tokens += min(r.Remaining, int((at-start)/interval))
+		}
+	}
+	return requests, tokens
 }
 
 // Backlog returns the seconds of prefill work ahead of a newcomer.

@@ -87,10 +87,13 @@ func newNode(e fleet.Engine, row profile.Row, set *settings) (*node, error) {
 
 func (n *node) live() bool { return n.ejected == "" && !n.draining }
 
+// view is an engine's view in the making.
+type view struct{ model.EngineView }
+
 func (n *node) viewAt(now float64) model.EngineView {
-	v := model.EngineView{ID: n.id, Role: n.role, Pinned: n.pinned, Live: n.live(), Curve: n.curve, Risk: n.risk,
+	v := view{model.EngineView{ID: n.id, Role: n.role, Pinned: n.pinned, Live: n.live(), Curve: n.curve, Risk: n.risk,
 		PrefillFree: n.prefillFree, PrefillRequests: len(n.prefilling), DecodeRequests: len(n.pending) + len(n.decoding),
-		Correction: n.kappa, Gap: n.gap, RoleSince: n.roleSince}
+		Correction: n.kappa, Gap: n.gap, RoleSince: n.roleSince}}
 	// Work behind the one that runs now is certain, however late that one is.
 	behind := 0.0
 	for i, l := range n.prefilling {
@@ -99,14 +102,23 @@ func (n *node) viewAt(now float64) model.EngineView {
 		}
 	}
 	v.PrefillFree = max(v.PrefillFree, now+behind)
-	for _, set := range []map[*lease]struct{}{n.pending, n.decoding} {
-		for l := range set {
-			made := int(l.tokens.Load())
-			v.DecodeTokens += l.input + made
-			v.DecodeRemaining += max(1, l.expected-made)
-		}
+	v.Residents = make([]model.Resident, 0, v.DecodeRequests)
+	for l := range n.decoding {
+		v.add(l, 0)
 	}
-	return v
+	for l := range n.pending {
+		v.add(l, l.at+l.queue+l.own)
+	}
+	return v.EngineView
+}
+
+// add counts a lease in.
+func (v *view) add(l *lease, ready float64) {
+	made := int(l.tokens.Load())
+	r := model.Resident{Ready: ready, Tokens: l.input + made, Remaining: max(1, l.expected-made)}
+	v.Residents = append(v.Residents, r)
+	v.DecodeTokens += r.Tokens
+	v.DecodeRemaining += r.Remaining
 }
 
 // observe notes one prefill's observed time over its prediction; risk is the 80th

@@ -4,6 +4,7 @@ import (
 	"strings"
 	"testing"
 
+	"github.com/narwhal-fleet/narwhal/runtime/engine/simulated"
 	"github.com/narwhal-fleet/narwhal/runtime/journal"
 )
 
@@ -165,5 +166,33 @@ func TestSmallDocuments(t *testing.T) {
 	s := b.state()
 	if s.Schema != "narwhal.state" || len(s.Pools["decode"]) != 2 || s.Resident["p0"]["prefill"] != 0 {
 		t.Errorf("state %+v", s)
+	}
+}
+
+// However an engine cuts its events over writes, the client gets the same events.
+func TestStreamsSurviveOddFraming(t *testing.T) {
+	for _, in := range []simulated.Injection{{Kind: "split"}, {Kind: "utf8"}, {Kind: "join", Count: 3}} {
+		t.Run(in.Kind, func(t *testing.T) {
+			t.Parallel()
+			b := startBed(t, 1, 1, quick())
+			for _, e := range b.engines {
+				if err := e.Inject(in); err != nil {
+					t.Fatal(err)
+				}
+			}
+			want := text(t, post(t, limit(t), b.engines[0].URL()+"/v1/completions", body(false, 12)).body)
+			a := b.complete(body(true, 12))
+			got := ""
+			evs := events(t, a.body)
+			for _, e := range evs[:len(evs)-1] {
+				got += text(t, e)
+			}
+			if got != want || evs[len(evs)-1] != "[DONE]" {
+				t.Errorf("streamed %q, unsplit %q, end %q", got, want, evs[len(evs)-1])
+			}
+			if buffered := b.complete(body(false, 12)); text(t, buffered.body) != want {
+				t.Errorf("buffered %q, unsplit %q", text(t, buffered.body), want)
+			}
+		})
 	}
 }

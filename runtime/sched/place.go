@@ -122,22 +122,14 @@ func price(s model.Snapshot, r model.Request, now float64, p, d *model.EngineVie
 	c.Cost = c.Parts.Total()
 	c.Interval = after
 	c.Price = max(0, now-r.Arrived) + c.Parts.Queue + own*max(1, p.Risk) + c.Parts.Handoff + c.Parts.Overlap + after
-	c.Dropped = judge(s.Params, r, p, d, c)
+	c.Dropped = judge(s.Params, r, p, d, c, now)
 	return c
 }
 
 // judge names what is wrong with a priced pair: what it cannot hold before what would be late.
-func judge(par model.Params, r model.Request, p, d *model.EngineView, c Candidate) model.Reason {
-	seats := d.Curve.MaxRequests
-	if d.DecodeSeats > 0 {
-		seats = min(seats, d.DecodeSeats)
-	}
-	if d.DecodeRequests+1 > seats {
-		return model.ReasonSlotWait
-	}
-	need := d.DecodeTokens + r.Input + max(1, r.Expected)
-	if need > d.Curve.TokenLimit() && d.DecodeRequests > 0 {
-		return model.ReasonKVCapacity
+func judge(par model.Params, r model.Request, p, d *model.EngineView, c Candidate, now float64) model.Reason {
+	if why := holds(r, d, c, now); why != "" {
+		return why
 	}
 	if c.Price > par.Budget() {
 		alone := p.Curve.Prefill(r.Input) * max(1, p.Risk)
@@ -150,6 +142,28 @@ func judge(par model.Params, r model.Request, p, d *model.EngineView, c Candidat
 	idle := d.Kappa() * d.Curve.Interval(1, r.Input)
 	if c.Interval > par.TPOT && idle <= par.TPOT {
 		return model.ReasonTPOT
+	}
+	return ""
+}
+
+// holds names what D lacks to hold the request at the moment its prefill is expected to
+// end. Residents that will have left by then free their seats.
+func holds(r model.Request, d *model.EngineView, c Candidate, now float64) model.Reason {
+	seats := d.Curve.MaxRequests
+	if d.DecodeSeats > 0 {
+		seats = min(seats, d.DecodeSeats)
+	}
+	requests, tokens := d.DecodeRequests, d.DecodeTokens
+	own := r.Input + max(1, r.Expected)
+	if requests+1 > seats || tokens+own > d.Curve.TokenLimit() {
+		ready := now + c.Parts.Queue + c.Parts.Prefill + c.Parts.Handoff + c.Parts.Overlap
+		requests, tokens = d.Occupied(now, ready, c.Interval)
+	}
+	switch {
+	case requests+1 > seats:
+		return model.ReasonSlotWait
+	case tokens+own > d.Curve.TokenLimit() && requests > 0:
+		return model.ReasonKVCapacity
 	}
 	return ""
 }

@@ -104,6 +104,28 @@ func TestPlaceIgnoresLatenessOnly(t *testing.T) {
 	}
 }
 
+func TestSeatsAreCountedWhenTheyAreNeeded(t *testing.T) {
+	p, d := engine("p", model.Prefill), engine("d", model.Decode)
+	d.Curve.MaxRequests = 2
+	d.DecodeRequests, d.DecodeTokens = 2, 600
+	for name, c := range map[string]struct {
+		residents []model.Resident
+		placed    bool
+	}{
+		"both stay":               {[]model.Resident{{Tokens: 300, Remaining: 500}, {Tokens: 300, Remaining: 500}}, false},
+		"one leaves in time":      {[]model.Resident{{Tokens: 300, Remaining: 500}, {Tokens: 300, Remaining: 5}}, true},
+		"one comes later":         {[]model.Resident{{Tokens: 300, Remaining: 500}, {Ready: 101, Tokens: 300, Remaining: 500}}, true},
+		"one comes in between":    {[]model.Resident{{Tokens: 300, Remaining: 500}, {Ready: 100.2, Tokens: 300, Remaining: 500}}, false},
+		"it came and went before": {[]model.Resident{{Tokens: 300, Remaining: 500}, {Ready: 100.1, Tokens: 300, Remaining: 3}}, true},
+	} {
+		d.Residents = c.residents
+		got := Admit(snapshot(p, d), request(7000, 20), 100) // a prefill of 0.68 s
+		if got.Placed != c.placed || !c.placed && got.Refused != model.ReasonSlotWait {
+			t.Errorf("%s: placed %v, refused %q", name, got.Placed, got.Refused)
+		}
+	}
+}
+
 func TestTiesSpreadOverAnIdleFleet(t *testing.T) {
 	s := snapshot(engine("p0", model.Prefill), engine("p1", model.Prefill), engine("d0", model.Decode), engine("d1", model.Decode))
 	pairs := map[string]int{}

@@ -1,0 +1,57 @@
+# narwhal: every target works with Go and make alone, unless its line says otherwise.
+GO          ?= go
+export CGO_ENABLED := 0
+VERSION     ?= 0.1.0
+LDFLAGS     := -s -w -X main.version=$(VERSION)
+STATICCHECK := honnef.co/go/tools/cmd/staticcheck@v0.7.0
+FUZZTIME    ?= 20s
+
+.PHONY: help build demo test race fuzz bench lint docs verify release clean
+
+help: ## Lists the targets
+	@awk -F':.*## ' '/^[a-z-]+:.*## /{printf "  %-10s %s\n", $$1, $$2}' Makefile
+
+build: ## Builds bin/narwhal, static and stripped
+	$(GO) build -trimpath -ldflags '$(LDFLAGS)' -o bin/narwhal ./cmd/narwhal
+
+demo: build ## Builds, then runs the whole pipeline on a sandbox
+	./bin/narwhal demo
+
+test: ## Runs all tests; the deeper ones need sshd, iproute2 and root, and say so
+	$(GO) vet ./...
+	$(GO) test ./...
+
+race: ## Runs all tests with the race detector (needs a C compiler)
+	CGO_ENABLED=1 $(GO) test -race ./...
+
+fuzz: ## Fuzzes every parser of foreign bytes for FUZZTIME each
+	@for p in $$($(GO) list ./...); do \
+	  for f in $$($(GO) test -list '^Fuzz' $$p | grep '^Fuzz'); do \
+	    echo "$$p $$f"; $(GO) test -run '^$$' -fuzz "^$$f$$" -fuzztime $(FUZZTIME) $$p || exit 1; \
+	  done; done
+
+bench: ## Runs the benchmarks
+	$(GO) test -run '^$$' -bench . -benchmem ./...
+
+lint: ## gofmt, vet, staticcheck (fetches staticcheck once)
+	@test -z "$$(gofmt -l .)" || { gofmt -l .; exit 1; }
+	$(GO) vet ./...
+	$(GO) run $(STATICCHECK) ./...
+
+docs: build ## Writes the generated pages of docs/
+	./bin/narwhal docs --output docs
+
+verify: build ## Checks that formatting and generated pages are up to date
+	@test -z "$$(gofmt -l .)" || { gofmt -l .; exit 1; }
+	$(GO) mod verify
+	./bin/narwhal docs --output docs --check
+
+release: ## Builds stripped binaries for every supported system into dist/
+	@for t in linux/amd64 linux/arm64 darwin/arm64; do \
+	  os=$${t%/*} arch=$${t#*/}; echo "dist/narwhal-$$os-$$arch"; \
+	  GOOS=$$os GOARCH=$$arch $(GO) build -trimpath -ldflags '$(LDFLAGS)' -o dist/narwhal-$$os-$$arch ./cmd/narwhal || exit 1; \
+	done
+	cd dist && sha256sum narwhal-* > SHA256SUMS
+
+clean: ## Removes what build and release wrote
+	rm -rf bin dist

@@ -1,0 +1,171 @@
+package main
+
+import (
+	"encoding/json"
+	"os"
+	"path/filepath"
+	"strconv"
+	"strings"
+	"testing"
+
+	"github.com/narwhal-fleet/narwhal/gates/record"
+)
+
+// TestRecordOfAFullRun runs the pipeline once and then attacks copies of its record.
+func TestRecordOfAFullRun(t *testing.T) {
+	w := newWorld(t, 2, nil)
+	first := w.reply(w.must(0, w.gates()))
+	if got := first.states(); got != allPassed {
+		t.Fatalf("gates are %s", got)
+	}
+	dir := w.runDir()
+	t.Run("again changes nothing", func(t *testing.T) {
+		before := filesBelow(t, dir)
+		log, _ := os.ReadFile(filepath.Join(dir, record.LogFile))
+		r := w.must(0, w.run("gate", "run", "-f", w.fleet, "--yes"))
+		if !strings.Contains(r.out, "nothing to do") {
+			t.Errorf("says %q", r.out)
+		}
+		after, _ := os.ReadFile(filepath.Join(dir, record.LogFile))
+		if string(log) != string(after) || len(filesBelow(t, dir)) != len(before) {
+			t.Error("the record changed")
+		}
+	})
+	t.Run("verifies", func(t *testing.T) {
+		w.must(0, w.run("gate", "verify", "-f", w.fleet))
+		w.must(0, w.run("gate", "verify", copyTree(t, dir), "--trust", filepath.Join(w.dir, "sbx/keys/operator.key.pub")))
+	})
+	t.Run("another key is refused", func(t *testing.T) {
+		w.must(0, w.run("keys", "generate", "-o", filepath.Join(w.dir, "other.key")))
+		w.must(8, w.run("gate", "verify", dir, "--trust", filepath.Join(w.dir, "other.key.pub")))
+	})
+	t.Run("tamper anywhere", func(t *testing.T) { tamperAnywhere(t, w, dir) })
+	t.Run("hide any evidence", func(t *testing.T) { hideEvidence(t, w, dir) })
+}
+
+// tamperAnywhere changes one byte of every file of the run, at its beginning, middle and end.
+func tamperAnywhere(t *testing.T, w *world, dir string) {
+	for _, file := range filesBelow(t, dir) {
+		name, _ := filepath.Rel(dir, file)
+		b, err := os.ReadFile(file)
+		if err != nil || len(b) == 0 {
+			continue
+		}
+		for _, at := range []int{0, len(b) / 2, len(b) - 1} {
+			changed := append([]byte(nil), b...)
+			changed[at] ^= 0x01
+			if err := os.WriteFile(file, changed, 0o600); err != nil {
+				t.Fatal(err)
+			}
+			r := w.run("gate", "verify", dir, "--trust", filepath.Join(w.dir, "sbx/keys/operator.key.pub"), "--format", "json")
+			if err := os.WriteFile(file, b, 0o600); err != nil {
+				t.Fatal(err)
+			}
+			if r.code != 8 {
+				t.Errorf("%s, byte %d of %d: exit %d, want 8", name, at, len(b), r.code)
+				continue
+			}
+			named := false
+			for _, e := range w.reply(r).Errors {
+				named = named || strings.HasSuffix(e.File, name)
+			}
+			if !named {
+				t.Errorf("%s, byte %d: changed and not named: %s", name, at, tail(r.out))
+			}
+		}
+	}
+	w.must(0, w.run("gate", "verify", dir, "--trust", filepath.Join(w.dir, "sbx/keys/operator.key.pub")))
+}
+
+// hideEvidence takes each evidence object away in turn: nothing says passed without it.
+func hideEvidence(t *testing.T, w *world, dir string) {
+	snap, err := record.Read(dir)
+	if err != nil {
+		t.Fatal(err)
+	}
+	for letter, g := range snap.State.Gates {
+		for key, e := range g.Evidence {
+			path := filepath.Join(dir, record.ObjectDir, e.Ref.SHA256)
+			if err := os.Rename(path, path+".hidden"); err != nil {
+				t.Fatal(err)
+			}
+			st := w.reply(w.run("gate", "status", "-f", w.fleet, "--format", "json"))
+			verify := w.run("gate", "verify", "-f", w.fleet)
+			if err := os.Rename(path+".hidden", path); err != nil {
+				t.Fatal(err)
+			}
+			for _, s := range st.Data.Gates {
+				if s.Gate == letter && s.State == "passed" {
+					t.Errorf("%s is hidden and gate %s says passed", key, letter)
+				}
+			}
+			if verify.code != 8 {
+				t.Errorf("%s is hidden and verify ends with %d", key, verify.code)
+			}
+		}
+	}
+}
+
+// TestKillAtEveryEvent kills the run right after each event that it writes. The same
+// command goes on until all gates pass, and no mutation is done twice without reason.
+func TestKillAtEveryEvent(t *testing.T) {
+	w := newWorld(t, 2, nil)
+	kills := 0
+	for {
+		w.env = []string{"NARWHAL_CRASH_AFTER=1"}
+		r := w.gates()
+		if r.code == 0 {
+			break
+		}
+		if r.code != -1 {
+			t.Fatalf("after %d kills: exit %d\n%s\n%s", kills, r.code, tail(r.out), tail(r.err))
+		}
+		if kills++; kills > 1000 {
+			t.Fatal("no end after 1000 kills")
+		}
+	}
+	w.env = nil
+	if got := w.reply(w.must(0, w.gates())).states(); got != allPassed {
+		t.Fatalf("gates are %s", got)
+	}
+	w.must(0, w.run("gate", "verify", "-f", w.fleet))
+	snap, err := record.Read(w.runDir())
+	if err != nil {
+		t.Fatal(err)
+	}
+	if kills < len(snap.Events)/3 {
+		t.Errorf("%d kills for %d events", kills, len(snap.Events))
+	}
+	for _, a := range snap.State.Unknown {
+		t.Errorf("the effect of %s stays unknown", a.Step)
+	}
+	checkOnce(t, snap)
+	t.Logf("%d kills, %d events", kills, len(snap.Events))
+}
+
+// checkOnce finds evidence that was made again although its bonds held.
+func checkOnce(t *testing.T, snap *record.Snapshot) {
+	t.Helper()
+	last := map[record.Key]string{}
+	stale := map[record.Key]bool{}
+	for _, ev := range snap.Events {
+		switch ev.Kind {
+		case record.KindStale:
+			var s record.Stale
+			_ = json.Unmarshal(ev.Body, &s)
+			stale[s.Key] = true
+		case record.KindEvidence:
+			var e record.Evidence
+			_ = json.Unmarshal(ev.Body, &e)
+			bonds := ""
+			for k, v := range e.Bonds {
+				bonds += k + "=" + v + ";" + strconv.Itoa(len(v))
+			}
+			if _, again := last[e.Key]; again && !stale[e.Key] {
+				t.Errorf("%s was made again while its evidence held (line %d)", e.Key, ev.Seq)
+			}
+			last[e.Key] = bonds
+			delete(stale, e.Key)
+		}
+	}
+}

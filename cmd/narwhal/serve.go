@@ -1,0 +1,177 @@
+package main
+
+import (
+	"bytes"
+	"context"
+	"fmt"
+	"io"
+	"log/slog"
+	"math"
+	"net/http"
+	"os"
+	"path/filepath"
+	"time"
+
+	"github.com/spf13/cobra"
+
+	"github.com/narwhal-fleet/narwhal/attest"
+	"github.com/narwhal-fleet/narwhal/fleet"
+	"github.com/narwhal-fleet/narwhal/internal/problem"
+	"github.com/narwhal-fleet/narwhal/runtime/engine"
+	"github.com/narwhal-fleet/narwhal/runtime/profile"
+	"github.com/narwhal-fleet/narwhal/runtime/router"
+)
+
+type serveFlags struct {
+	fleet    []string
+	listen   string
+	host     string
+	port     int
+	journal  string
+	profiles string
+	level    string
+	limit    int
+	grace    int
+	check    bool
+}
+
+func serveVerb(a *app) *cobra.Command {
+	var f serveFlags
+	c := &cobra.Command{
+		Use: "serve", Short: "The router and role controller, in the foreground", Args: cobra.NoArgs,
+		Long: "Serves a plain fleet document with the profiles at its profiles.path, or what gate G wrote.\nEnds in order on SIGTERM: running streams finish within serving.graceful_timeout_s.",
+		RunE: func(cmd *cobra.Command, _ []string) error {
+			cfg, err := a.routerConfig(cmd.Context(), f)
+			if err != nil {
+				return err
+			}
+			if f.check {
+				a.result = &result{data: map[string]any{"model": cfg.Fleet.Model, "engines": len(cfg.Fleet.Engines), "profiles": len(cfg.Profiles.Rows)}, text: func(w io.Writer) {
+					fmt.Fprintf(w, "%d engines of %s may be served\n", len(cfg.Fleet.Engines), cfg.Fleet.Model)
+				}}
+				return nil
+			}
+			err = router.Serve(cmd.Context(), cfg, func(addr string) { fmt.Fprintf(a.err, "narwhal: serving %s on %s\n", cfg.Fleet.Model, addr) })
+			if err != nil {
+				return problem.Wrap(problem.Failed, "serve_failed", "serve the fleet", err, "narwhal serve --check names what is missing")
+			}
+			return nil
+		},
+	}
+	fleetFlag(c, &f.fleet)
+	c.Flags().StringVar(&f.listen, "listen", "", "address to listen on (default 127.0.0.1:8000)")
+	c.Flags().StringVar(&f.host, "host", "127.0.0.1", "host to listen on")
+	c.Flags().IntVar(&f.port, "port", 8000, "port to listen on")
+	c.Flags().StringVar(&f.journal, "journal", "", "journal file (default: journal.jsonl beside the profiles)")
+	c.Flags().StringVar(&f.profiles, "profiles", "", "profile store (default: profiles.path of the fleet)")
+	c.Flags().StringVar(&f.level, "log-level", "info", "debug, info, warn or error")
+	c.Flags().IntVar(&f.limit, "max-concurrent", 0, "requests in flight (default: serving.max_connections)")
+	c.Flags().IntVar(&f.grace, "graceful-timeout", -1, "seconds that running requests get at the end (default: serving.graceful_timeout_s)")
+	c.Flags().BoolVar(&f.check, "check", false, "check configuration and evidence, and exit")
+	return c
+}
+
+var levels = map[string]slog.Level{
+	"debug": slog.LevelDebug, "trace": slog.LevelDebug, "info": slog.LevelInfo, "warn": slog.LevelWarn, "warning": slog.LevelWarn, "error": slog.LevelError, "critical": slog.LevelError,
+}
+
+const maxProfiles = 64 << 20
+
+func (a *app) routerConfig(ctx context.Context, f serveFlags) (router.Config, error) {
+	l, err := a.loadFleet(ctx, f.fleet)
+	if err != nil {
+		return router.Config{}, err
+	}
+	level, ok := levels[f.level]
+	if !ok {
+		return router.Config{}, problem.New(problem.Invalid, "invalid_arguments", fmt.Sprintf("no log level %q", f.level), "use debug, info, warn or error")
+	}
+	if f.profiles != "" {
+		l.fleet.Profiles.Path = f.profiles
+	}
+	if f.grace >= 0 {
+		l.fleet.Serving.GracefulTimeoutS = float64(f.grace)
+	}
+	store, err := readProfiles(l.fleet.Profiles.Path)
+	if err != nil {
+		return router.Config{}, err
+	}
+	cfg := router.Config{Fleet: l.fleet, Profiles: store, Listen: f.listen, JournalPath: f.journal, MaxConcurrent: f.limit, Release: version,
+		Logger: slog.New(slog.NewJSONHandler(a.err, &slog.HandlerOptions{Level: level}))}
+	if cfg.Listen == "" {
+		cfg.Listen = fmt.Sprintf("%s:%d", f.host, f.port)
+	}
+	if cfg.JournalPath == "" {
+		cfg.JournalPath = filepath.Join(filepath.Dir(l.fleet.Profiles.Path), "journal.jsonl")
+	}
+	if attested(l.fleet) {
+		cfg.Verify = verifyAttested(l.fleet)
+	}
+	if err := router.Check(cfg); err != nil {
+		return cfg, problem.Wrap(problem.Invalid, "router_config", "check the router's configuration", err, "narwhal validate names lines; narwhal profile measures engines")
+	}
+	return cfg, nil
+}
+
+func readProfiles(path string) (profile.Store, error) {
+	b, err := os.ReadFile(path)
+	if err != nil {
+		return profile.Store{}, problem.Wrap(problem.Invalid, "profiles_unreadable", "read the profiles", err, "gate F writes them; or set profiles.path")
+	}
+	if len(b) > maxProfiles {
+		return profile.Store{}, problem.New(problem.Invalid, "profiles_unreadable", "read the profiles: larger than 64 MiB", "check profiles.path")
+	}
+	s, err := profile.ReadStore(bytes.NewReader(b))
+	if err != nil {
+		return s, problem.Wrap(problem.Invalid, "profiles_invalid", "read the profiles", err, "measure the engines again")
+	}
+	return s, nil
+}
+
+// attested reports whether every engine names a sidecar.
+func attested(f fleet.Fleet) bool {
+	for _, e := range f.Engines {
+		if e.AttestationURL == "" {
+			return false
+		}
+	}
+	return len(f.Engines) > 0
+}
+
+const attestLimit = 5 * time.Second
+
+// verifyAttested judges a live engine by its sidecar: it must attest the same process
+// and the launch that its profile was measured on.
+func verifyAttested(f fleet.Fleet) func(context.Context, profile.Row, engine.Identity) error {
+	client := &http.Client{Timeout: attestLimit, CheckRedirect: func(*http.Request, []*http.Request) error { return http.ErrUseLastResponse }}
+	return func(ctx context.Context, row profile.Row, id engine.Identity) error {
+		e, ok := f.ByID(row.IID)
+		if !ok {
+			return fmt.Errorf("verify engine %q: not in the fleet", row.IID)
+		}
+		req, err := http.NewRequestWithContext(ctx, http.MethodGet, e.AttestationURL, nil)
+		if err != nil {
+			return fmt.Errorf("verify engine %s: %w", row.IID, err)
+		}
+		resp, err := client.Do(req)
+		if err != nil {
+			return fmt.Errorf("verify engine %s: %w", row.IID, err)
+		}
+		defer resp.Body.Close()
+		b, err := io.ReadAll(io.LimitReader(resp.Body, attest.MaxResponse+1))
+		if err != nil || resp.StatusCode != http.StatusOK {
+			return fmt.Errorf("verify engine %s: its sidecar answered %d", row.IID, resp.StatusCode)
+		}
+		r, err := attest.ParseResponse(b)
+		if err != nil {
+			return fmt.Errorf("verify engine %s: %w", row.IID, err)
+		}
+		switch {
+		case r.EngineVersion != id.Version || math.Abs(r.ProcessStart-id.ProcessStart) > 1e-3:
+			return fmt.Errorf("verify engine %s: its sidecar attests another process", row.IID)
+		case row.GenerationDigest == nil || r.Binding() != *row.GenerationDigest:
+			return fmt.Errorf("verify engine %s: its profile was measured on another launch", row.IID)
+		}
+		return nil
+	}
+}

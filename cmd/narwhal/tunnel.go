@@ -1,0 +1,78 @@
+package main
+
+import (
+	"fmt"
+	"time"
+
+	"github.com/spf13/cobra"
+
+	"github.com/narwhal-fleet/narwhal/fleet/remote"
+	"github.com/narwhal-fleet/narwhal/gates"
+	"github.com/narwhal-fleet/narwhal/internal/problem"
+)
+
+func tunnelVerb(a *app) *cobra.Command {
+	var f gateFlags
+	var local string
+	c := &cobra.Command{
+		Use: "tunnel", Short: "Opens, and keeps open, the way to the fleet's router", Args: cobra.NoArgs,
+		RunE: func(cmd *cobra.Command, _ []string) error {
+			v, err := a.readRun(cmd, f)
+			if err != nil {
+				return err
+			}
+			s := &session{loaded: v.loaded, app: a, jumps: remote.NewJumps()}
+			defer s.jumps.Close()
+			if local == "" {
+				local = v.fleet.Deploy.Router.Tunnel
+			}
+			if local == "" {
+				local = "127.0.0.1:0"
+			}
+			connect := s.connect(nil)
+			for cmd.Context().Err() == nil {
+				addr, err := a.hold(cmd, connect, v, local)
+				if err != nil && addr == "" {
+					return err
+				}
+				if addr != "" {
+					local = addr // the same port after a loss
+				}
+				if cmd.Context().Err() != nil {
+					break
+				}
+				fmt.Fprintf(a.err, "tunnel lost (%v), opening it again\n", err)
+				select {
+				case <-cmd.Context().Done():
+				case <-time.After(time.Second):
+				}
+			}
+			return nil
+		},
+	}
+	f.add(c)
+	c.Flags().StringVar(&local, "local", "", "loopback address to listen on (default: deploy.router.tunnel, else a free port)")
+	return c
+}
+
+// hold keeps one tunnel until it is lost or the command ends.
+func (a *app) hold(cmd *cobra.Command, connect gates.Connect, v readOnly, local string) (string, error) {
+	r := v.fleet.Deploy.Router
+	h, err := connect(cmd.Context(), r.Host)
+	if err != nil {
+		return "", problem.Wrap(gates.StatusOf(err), "unreachable", "open the tunnel", err, remote.Hint(err))
+	}
+	defer h.Close()
+	t, err := h.Tunnel(cmd.Context(), local, r.Listen)
+	if err != nil {
+		return "", problem.Wrap(problem.Failed, "tunnel", "open the tunnel", err, "name a free loopback port with --local")
+	}
+	defer t.Close()
+	fmt.Fprintf(a.out, "router http://%s\n", t.Addr())
+	select {
+	case <-t.Done():
+		return t.Addr(), t.Err()
+	case <-cmd.Context().Done():
+		return t.Addr(), nil
+	}
+}

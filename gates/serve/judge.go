@@ -1,0 +1,65 @@
+package serve
+
+import (
+	"fmt"
+
+	"github.com/narwhal-fleet/narwhal/gates"
+	"github.com/narwhal-fleet/narwhal/gates/record"
+	"github.com/narwhal-fleet/narwhal/runtime/bench"
+)
+
+// Judge checks readiness, scores the trial again from its rows and reconciles them with
+// the journal's.
+func (Gate) Judge(v gates.View) []record.Finding {
+	var out []record.Finding
+	host := v.Fleet.Deploy.Router.Host
+	add := func(code string, key record.Key, want, got, hint string) {
+		out = append(out, record.Finding{Code: code, Host: host, Want: want, Got: got, Evidence: string(key), Hint: hint, Message: fmt.Sprintf("got %s, want %s", got, want)})
+	}
+	var r Ready
+	if v.Decode(readyKey, &r) == nil && !r.Ready {
+		add("router-not-ready", readyKey, "a router that admits requests", r.Reason, "its log lies in its host's run folder as router.log")
+	}
+	var t Trial
+	if v.Decode(trialKey, &t) != nil {
+		return out
+	}
+	if len(t.Points) != len(v.Fleet.Deploy.Trial.Rates) {
+		add("trial-incomplete", trialKey, fmt.Sprintf("%d rates", len(v.Fleet.Deploy.Trial.Rates)), fmt.Sprintf("%d points", len(t.Points)), "narwhal gate run --again G")
+	}
+	slo := bench.SLO{TTFT: v.Fleet.SLO.TTFTS, TPOT: v.Fleet.SLO.TPOTS}
+	for _, p := range t.Points {
+		s := bench.Evaluate(p.Rows, slo)
+		if s.Offered == 0 || !(s.Attainment >= v.Fleet.Deploy.Trial.Attainment) {
+			add("attainment", trialKey, fmt.Sprintf("%.1f%% of offered requests within the SLO at %g/s", 100*v.Fleet.Deploy.Trial.Attainment, p.Rate),
+				fmt.Sprintf("%.1f%% (%d of %d, %d refused, %d failed)", 100*s.Attainment, s.Qualified, s.Offered, s.Refused, s.Failed),
+				"lower deploy.trial.rates, relax slo, or add engines")
+		}
+	}
+	return append(out, reconcile(v, t)...)
+}
+
+const shownMismatches = 5
+
+func reconcile(v gates.View, t Trial) []record.Finding {
+	var j Journal
+	if v.Decode(journalKey, &j) != nil {
+		return nil // the runner reports missing evidence
+	}
+	var rows []bench.Row
+	for _, p := range t.Points {
+		rows = append(rows, p.Rows...)
+	}
+	var out []record.Finding
+	ms := bench.Reconcile(rows, j.Rows)
+	for i, m := range ms {
+		if i == shownMismatches {
+			out = append(out, record.Finding{Code: "reconciliation", Evidence: string(journalKey), Message: fmt.Sprintf("and %d more mismatches", len(ms)-i)})
+			break
+		}
+		out = append(out, record.Finding{Code: "reconciliation", Host: v.Fleet.Deploy.Router.Host, Want: m.Client, Got: m.Journal, Evidence: string(journalKey),
+			Hint:    "client and router tell the same request differently: narwhal gate run --again G repeats the trial",
+			Message: fmt.Sprintf("request %s: %s: client says %q, journal says %q", m.ClientRID, m.What, m.Client, m.Journal)})
+	}
+	return out
+}
