@@ -68,9 +68,8 @@ func (r *Runner) observe(ctx context.Context) error {
 	}
 	r.mu.Lock()
 	changed := map[string]string{}
-	known := r.Record.State().Facts
 	for k, v := range seen {
-		if known[k] != v {
+		if was, there := r.facts[k]; there && was != v {
 			changed[k] = v
 		}
 	}

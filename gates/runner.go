@@ -128,10 +128,7 @@ func (r *Runner) run(ctx context.Context, o Options) (Outcome, error) {
 // settle brings the record and the world together: facts, then unknown intents.
 func (r *Runner) settle(ctx context.Context) error {
 	r.mu.Lock()
-	r.facts = maps.Clone(r.Record.State().Facts)
-	if r.facts == nil {
-		r.facts = map[string]string{}
-	}
+	r.facts = known(r.Record.State())
 	maps.Copy(r.facts, Inputs(r.Fleet, r.Release))
 	r.mu.Unlock()
 	if r.Record.State().Seq > 1 {
@@ -140,6 +137,28 @@ func (r *Runner) settle(ctx context.Context) error {
 		}
 	}
 	return r.resolveUnknown(ctx)
+}
+
+// known are the facts that a record speaks of: those observed, and those that fresh
+// evidence is bound to, the newer ones last.
+func known(s record.State) map[string]string {
+	facts := maps.Clone(s.Facts)
+	if facts == nil {
+		facts = map[string]string{}
+	}
+	var entries []record.Entry
+	for _, g := range s.Gates {
+		for _, e := range g.Evidence {
+			if !e.Stale {
+				entries = append(entries, e)
+			}
+		}
+	}
+	slices.SortFunc(entries, func(a, b record.Entry) int { return int(a.Seq - b.Seq) })
+	for _, e := range entries {
+		maps.Copy(facts, e.Bonds)
+	}
+	return facts
 }
 
 // gate runs one gate if it does not hold.

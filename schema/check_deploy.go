@@ -19,11 +19,19 @@ func deployPath(names ...string) trail {
 	return p
 }
 
+// processName is an iid that can name processes, files and evidence.
+var processName = regexp.MustCompile(`^[A-Za-z0-9_][A-Za-z0-9._-]{0,63}$`)
+
 // deploy checks narwhal's own section.
 func (c checker) deploy() {
 	d := c.f.Deploy
 	if d == nil {
 		return
+	}
+	for i, e := range c.f.Engines {
+		if !processName.MatchString(e.IID) {
+			c.fault("engine-id-name", fmt.Sprintf("engines[%d].iid", i), fmt.Sprintf("%q names processes and files on its host", e.IID), "use a form like p0 or decode-1")
+		}
 	}
 	c.places(d)
 	c.routers(d)

@@ -43,6 +43,7 @@ var Rules = []Rule{
 	// Engines.
 	{"engine-id-unique", Error, "No two engines share an iid."},
 	{"engine-id-form", Warning, "An iid is not empty and holds no quote, backslash or control character."},
+	{"engine-id-name", Error, "With a deploy section, an iid is a name: letters, digits, dot, dash and underscore."},
 	{"engine-url-form", Warning, "An engine's URL is http or https with a host, a valid port and no space."},
 	{"engine-url-user", Warning, "An engine's URL holds no user or password."},
 	{"engine-url-unique", Warning, "No two engines share a URL."},

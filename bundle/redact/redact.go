@@ -27,10 +27,10 @@ import (
 const MinLiteral = 4
 
 const (
-	mark     = "[redacted:"
-	markLen  = len(mark) + 6 + len("]")
-	maxPass  = 8 // repetitions until nothing more is found
-	maxNest  = 4 // JSON documents inside strings of JSON documents
+	mark    = "[redacted:"
+	markLen = len(mark) + 6 + len("]")
+	maxPass = 8 // repetitions until nothing more is found
+	maxNest = 4 // JSON documents inside strings of JSON documents
 )
 
 // Redactor cuts secrets. It may be used from many goroutines.

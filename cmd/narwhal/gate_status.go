@@ -39,12 +39,9 @@ func gateStatusVerb(a *app) *cobra.Command {
 			if err != nil {
 				return err
 			}
-			stale := gates.StaleUnder(pipeline(), v.fleet, v.snap.State, gates.Inputs(v.fleet, gates.Release{}), v.snap.Load)
-			for k, why := range stale {
-				if why == "the narwhal binary changed" {
-					delete(stale, k) // this reading does not say which binary runs the gates
-				}
-			}
+			inputs := gates.Inputs(v.fleet, gates.Release{})
+			delete(inputs, "release") // this reading does not say which binary runs the gates
+			stale := gates.StaleUnder(pipeline(), v.fleet, v.snap.State, inputs, v.snap.Load)
 			d := statusOf(v.fleet.Deploy.Name, filepath.Base(v.snap.Dir), v.snap.Dir, v.snap.State, stale, v.fleet.Deploy.Router.Listen)
 			a.result = &result{data: d, text: d.print}
 			return nil

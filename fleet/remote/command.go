@@ -96,11 +96,14 @@ func (c Command) check() string {
 	return ""
 }
 
+// reserved are variables that a shell keeps to itself: exporting one ends it, or breaks the wrapper.
+var reserved = []string{"IFS", "PPID", "UID", "EUID", "SHELLOPTS", "BASHOPTS", "BASH_VERSINFO"}
+
 func badVariable(name string) string {
 	if !variable.MatchString(name) {
 		return fmt.Sprintf("%q is no name of a variable", name)
 	}
-	if strings.HasPrefix(name, "narwhal_") || slices.Contains([]string{"IFS", "PATH_", "PPID"}, name) {
+	if strings.HasPrefix(name, "narwhal_") || slices.Contains(reserved, name) {
 		return fmt.Sprintf("the variable %s is reserved", name)
 	}
 	return ""

@@ -62,6 +62,7 @@ func TestRunRefusesWhatCannotBeSent(t *testing.T) {
 		"nul":            {Argv: []string{"a\x00b"}},
 		"variable":       {Argv: []string{"a"}, Env: map[string]string{"A-B": ""}},
 		"reserved":       {Argv: []string{"a"}, Env: map[string]string{"narwhal_p": ""}},
+		"read-only":      {Argv: []string{"a"}, Env: map[string]string{"UID": "1"}},
 		"secret newline": {Argv: []string{"a"}, SecretEnv: map[string]fleet.Secret{"A": hidden("top\nsecret")}},
 		"twice":          {Argv: []string{"a"}, Env: map[string]string{"A": ""}, SecretEnv: map[string]fleet.Secret{"A": hidden("x")}},
 	} {

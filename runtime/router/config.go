@@ -8,6 +8,7 @@ import (
 	"net"
 	"net/url"
 	"os"
+	"slices"
 	"time"
 
 	"github.com/narwhal-fleet/narwhal/fleet"
@@ -132,6 +133,25 @@ func checkEngines(c Config) (errs []error) {
 		}
 	}
 	return errs
+}
+
+// Unused names settings of a fleet that this router reads but does not act on yet, so that
+// nobody relies on them unknowingly.
+func Unused(f fleet.Fleet) (names []string) {
+	for name, set := range map[string]bool{
+		"serving.queue_capacity": f.Serving.QueueCapacity > 0, "recovery.failure_quarantine_s": f.Recovery.FailureQuarantineS > 0,
+		"recovery.resume": f.Recovery.Resume, "recovery.engine_restart_policy: whole_wave": f.Recovery.EngineRestartPolicy == "whole_wave",
+		"controller.thresholds.panic_ratio":   f.Controller.Thresholds.PanicRatio > 0,
+		"engine.first_token_calibration_path": f.Engine.FirstTokenCalibrationPath != "",
+		"serving.max_attempts above 2":        f.Serving.MaxAttempts > 2,
+		"engines[].shared_device":             slices.ContainsFunc(f.Engines, func(e fleet.Engine) bool { return e.SharedDevice != nil }),
+	} {
+		if set {
+			names = append(names, name)
+		}
+	}
+	slices.Sort(names)
+	return names
 }
 
 func derive(c Config) settings {

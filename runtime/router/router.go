@@ -106,6 +106,9 @@ func (r *Router) Start(ctx context.Context) error {
 	var watching context.Context
 	watching, r.watch = context.WithCancel(r.life)
 	r.background.Go(func() { r.monitor(watching) })
+	for _, name := range Unused(r.set.Fleet) {
+		r.set.Logger.Warn("setting is not acted on", "setting", name)
+	}
 	r.set.Logger.Info("router serves", "address", r.Addr(), "engines", len(r.own.nodes), "run", r.own.run)
 	return nil
 }

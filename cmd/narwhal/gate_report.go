@@ -1,0 +1,187 @@
+package main
+
+import (
+	"bytes"
+	_ "embed"
+	"encoding/json"
+	"encoding/xml"
+	"fmt"
+	"html/template"
+	"maps"
+	"slices"
+
+	"github.com/spf13/cobra"
+
+	"path/filepath"
+
+	"github.com/narwhal-fleet/narwhal/gates"
+	"github.com/narwhal-fleet/narwhal/gates/record"
+	"github.com/narwhal-fleet/narwhal/internal/problem"
+)
+
+//go:embed report.html.tmpl
+var reportTemplate string
+
+func gateReportVerb(a *app) *cobra.Command {
+	var f gateFlags
+	var as string
+	c := &cobra.Command{
+		Use: "report", Short: "One self-contained report of a run", Args: cobra.NoArgs,
+		RunE: func(cmd *cobra.Command, _ []string) error {
+			v, err := a.readRun(cmd, f)
+			if err != nil {
+				return err
+			}
+			st := statusOf(v.fleet.Deploy.Name, filepath.Base(v.snap.Dir), v.snap.Dir, v.snap.State, map[record.Key]string{}, v.fleet.Deploy.Router.Listen)
+			var b []byte
+			switch as {
+			case "text":
+				var buf bytes.Buffer
+				st.print(&buf)
+				b = buf.Bytes()
+			case "html":
+				b, err = reportHTML(st, v.snap.State, v.snap.Load)
+			case "junit":
+				b, err = reportJUnit(st)
+			default:
+				return problem.New(problem.Invalid, "invalid_arguments", fmt.Sprintf("no report form %q", as), "use text, html or junit")
+			}
+			if err != nil {
+				return err
+			}
+			a.result = &result{raw: b, data: st}
+			return nil
+		},
+	}
+	f.add(c)
+	c.Flags().StringVar(&as, "as", "text", "text, html or junit")
+	return c
+}
+
+// edge is one measured direction for the heat map.
+type edge struct {
+	From, To  string
+	Gbps      float64
+	RTT       float64
+	Shade     int // 0 slow … 100 fast, of the fastest edge
+	Satisfied bool
+}
+
+type reportData struct {
+	Status  runStatus
+	Hosts   []string
+	Edges   map[string]map[string]edge
+	Floor   float64
+	Facts   []string
+	Summary string
+}
+
+// reportHTML is one page without outside references. Text from hosts is escaped by the
+// template.
+func reportHTML(st runStatus, state record.State, load func(record.Ref) ([]byte, error)) ([]byte, error) {
+	d := reportData{Status: st, Edges: map[string]map[string]edge{}}
+	view, err := gates.ViewAt(state, load)
+	if err != nil {
+		return nil, err
+	}
+	if view.Fleet.Deploy != nil {
+		d.Hosts = view.Fleet.EngineHosts()
+	}
+	var budget struct {
+		Floor float64 `json:"floor_gbps"`
+	}
+	_ = view.Decode("D/budget", &budget)
+	d.Floor = budget.Floor
+	fastest := 0.0
+	for _, k := range slices.Sorted(maps.Keys(state.Gates["D"].Evidence)) {
+		var s struct {
+			Gbps float64 `json:"gbps"`
+			RTT  float64 `json:"rtt_us"`
+		}
+		if k.Kind() != "edge" || view.Decode(k, &s) != nil {
+			continue
+		}
+		sub := k.Subjects()
+		if d.Edges[sub[0]] == nil {
+			d.Edges[sub[0]] = map[string]edge{}
+		}
+		d.Edges[sub[0]][sub[1]] = edge{From: sub[0], To: sub[1], Gbps: s.Gbps, RTT: s.RTT, Satisfied: s.Gbps >= d.Floor}
+		fastest = max(fastest, s.Gbps)
+	}
+	for _, row := range d.Edges {
+		for to, e := range row {
+			if fastest > 0 {
+				e.Shade = int(100 * e.Gbps / fastest)
+			}
+			row[to] = e
+		}
+	}
+	var trial struct {
+		Points []struct {
+			Rate  float64 `json:"rate"`
+			Score struct {
+				Offered, Qualified int
+				Attainment         float64
+			} `json:"score"`
+		} `json:"points"`
+	}
+	if view.Decode("G/trial", &trial) == nil {
+		for _, p := range trial.Points {
+			d.Summary += fmt.Sprintf("%d of %d offered requests within the SLO at %g/s (%.1f%%). ", p.Score.Qualified, p.Score.Offered, p.Rate, 100*p.Score.Attainment)
+		}
+	}
+	t, err := template.New("report").Parse(reportTemplate)
+	if err != nil {
+		return nil, fmt.Errorf("read the report's template: %w", err)
+	}
+	var buf bytes.Buffer
+	if err := t.Execute(&buf, d); err != nil {
+		return nil, fmt.Errorf("write the report: %w", err)
+	}
+	return buf.Bytes(), nil
+}
+
+type junitSuite struct {
+	XMLName  xml.Name    `xml:"testsuite"`
+	Name     string      `xml:"name,attr"`
+	Tests    int         `xml:"tests,attr"`
+	Failures int         `xml:"failures,attr"`
+	Skipped  int         `xml:"skipped,attr"`
+	Cases    []junitCase `xml:"testcase"`
+}
+
+type junitCase struct {
+	Name    string     `xml:"name,attr"`
+	Class   string     `xml:"classname,attr"`
+	Failure *junitNote `xml:"failure,omitempty"`
+	Skipped *junitNote `xml:"skipped,omitempty"`
+}
+
+type junitNote struct {
+	Message string `xml:"message,attr"`
+	Text    string `xml:",chardata"`
+}
+
+// reportJUnit is a test case a gate: anything but passed is a failure or was not run.
+func reportJUnit(st runStatus) ([]byte, error) {
+	s := junitSuite{Name: "narwhal " + st.Fleet + " " + st.Run, Tests: len(st.Gates)}
+	for _, g := range st.Gates {
+		c := junitCase{Name: "gate " + g.Gate + " " + g.Title, Class: "narwhal." + st.Fleet}
+		switch g.State {
+		case record.VerdictPassed:
+		case record.VerdictFailed, record.VerdictInconclusive:
+			b, _ := json.MarshalIndent(g.Findings, "", "  ")
+			c.Failure = &junitNote{Message: g.State, Text: string(b)}
+			s.Failures++
+		default:
+			c.Skipped = &junitNote{Message: g.State}
+			s.Skipped++
+		}
+		s.Cases = append(s.Cases, c)
+	}
+	b, err := xml.MarshalIndent(s, "", "  ")
+	if err != nil {
+		return nil, fmt.Errorf("write the report: %w", err)
+	}
+	return append([]byte(xml.Header), append(b, '\n')...), nil
+}
