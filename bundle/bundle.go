@@ -37,6 +37,7 @@ const (
 	maxScript  = 512 << 10 // bytes of a host's own description
 	maxAnswer  = 8 << 20   // bytes of one HTTP answer
 	maxRecord  = 64 << 20  // bytes of one file of the record
+	maxNested  = 16 << 20  // bytes of an earlier bundle in the record: each holds those before it
 	maxTotal   = 1 << 30   // bytes of all files together, and of what a reader unpacks
 	maxListed  = 256       // files of a host taken from its own list
 	maxWhy     = 400       // bytes of a reason
@@ -45,7 +46,8 @@ const (
 	fileLimit   = 30 * time.Second
 	answerLimit = 10 * time.Second
 	openLimit   = 60 * time.Second
-	fanOut      = 8 // hosts at once where the fleet sets no limit
+	hostLimit   = 3 * time.Minute // everything of one host
+	fanOut      = 8               // hosts at once where the fleet sets no limit
 )
 
 // Host is what a collection needs of a host; *remote.Host is one. Its answers are untrusted.

@@ -14,7 +14,6 @@ import (
 	"unicode"
 
 	"github.com/narwhal-fleet/narwhal/bundle/redact"
-	"github.com/narwhal-fleet/narwhal/fleet"
 	"github.com/narwhal-fleet/narwhal/gates/record"
 )
 
@@ -161,15 +160,4 @@ func (c *collection) manifest(created time.Time, snap *record.Snapshot) *Manifes
 		m.Redactions += e.Redactions
 	}
 	return m
-}
-
-// engines lists the engines of a host, in fleet order.
-func engines(f fleet.Fleet, host string) []fleet.Engine {
-	var out []fleet.Engine
-	for _, e := range f.Engines {
-		if f.HostOf(e.IID) == host {
-			out = append(out, e)
-		}
-	}
-	return out
 }

@@ -18,9 +18,11 @@ func (c *collection) host(ctx context.Context, id string) {
 		c.miss(base, "no way to reach hosts was given")
 		return
 	}
-	opening, cancel := context.WithTimeout(ctx, openLimit)
+	ctx, cancel := context.WithTimeout(ctx, hostLimit)
+	defer cancel()
+	opening, opened := context.WithTimeout(ctx, openLimit)
 	h, err := c.src.Host(opening, id)
-	cancel()
+	opened()
 	if err != nil {
 		c.miss(base, err.Error())
 		return

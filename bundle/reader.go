@@ -33,6 +33,7 @@ type Reader struct {
 	close    func() error
 	manifest Manifest
 	head     []byte // the manifest's bytes
+	unpack   int64  // most bytes to unpack
 }
 
 // Open opens a bundle's file. The caller closes it. An archive that does not begin with a
@@ -59,7 +60,7 @@ func Open(name string) (*Reader, error) {
 
 // NewReader reads a bundle of size bytes.
 func NewReader(at io.ReaderAt, size int64) (*Reader, error) {
-	r := &Reader{at: at, size: size, close: func() error { return nil }}
+	r := &Reader{at: at, size: size, unpack: maxUnpacked, close: func() error { return nil }}
 	s, err := r.scan()
 	if err != nil {
 		return nil, err
@@ -142,17 +143,29 @@ func (r *Reader) scan() (*scanning, error) {
 	}
 	s.zip.Multistream(false)
 	s.digest = sha256.New()
-	s.limit = &io.LimitedReader{R: io.TeeReader(s.zip, s.digest), N: maxUnpacked}
+	s.limit = &io.LimitedReader{R: io.TeeReader(s.zip, s.digest), N: r.unpack}
 	s.tar = tar.NewReader(s.limit)
 	return s, nil
 }
 
+// next goes to the next file; io.EOF after the last one.
 func (s *scanning) next() (*tar.Header, error) {
 	h, err := s.tar.Next()
-	if err != nil && !errors.Is(err, io.EOF) {
+	if err != nil {
+		if errors.Is(err, io.EOF) {
+			return nil, err
+		}
 		return nil, s.fail(err)
 	}
-	return h, err
+	// A sparse file unpacks to more than its bytes in the archive.
+	sparse := h.Typeflag == tar.TypeGNUSparse
+	for name := range h.PAXRecords {
+		sparse = sparse || strings.HasPrefix(name, "GNU.sparse.")
+	}
+	if sparse || h.Size > maxTotal {
+		return nil, fmt.Errorf("read archive: %w: %s is a sparse or an oversized file", ErrDamaged, printable(h.Name))
+	}
+	return h, nil
 }
 
 // body reads a file of at most maxTotal bytes; its size is as the header says it.
@@ -170,7 +183,7 @@ func (s *scanning) body(size int64) ([]byte, error) {
 
 func (s *scanning) fail(err error) error {
 	if s.limit.N <= 0 {
-		return fmt.Errorf("read archive: %w: it unpacks to more than %d bytes", ErrDamaged, int64(maxUnpacked))
+		return fmt.Errorf("read archive: %w: it unpacks to more than a bundle may", ErrDamaged)
 	}
 	return damaged(err)
 }

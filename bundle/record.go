@@ -67,14 +67,17 @@ func (c *collection) recordFile(name string, read func() ([]byte, error)) {
 		c.miss(to, reason(err))
 		return
 	}
-	if n := c.redact.Detect(b); n > 0 {
-		c.miss(to, fmt.Sprintf("left out: %d places look like secrets, and a changed copy would not verify", n))
+	if line, before := c.redact.Where(b); line > 0 {
+		c.miss(to, fmt.Sprintf("left out: line %d holds what looks like a secret after %q, and a changed copy would not verify", line, before))
 		return
 	}
 	c.keep(Entry{Path: to, Source: name, Collector: "record"}, b)
 }
 
 func (c *collection) load(snap *record.Snapshot, r record.Ref) ([]byte, error) {
+	if r.Media == "application/gzip" && r.Bytes > maxNested {
+		return nil, fmt.Errorf("left out: an earlier bundle of %d bytes, limit %d", r.Bytes, maxNested)
+	}
 	if r.Bytes > maxRecord {
 		return nil, fmt.Errorf("left out: %d bytes, limit %d", r.Bytes, maxRecord)
 	}

@@ -32,7 +32,8 @@ func digestOf(v any) string {
 //	fleet/host/H     how H is reached       fleet/files/H  the files named for H
 //	fleet/launch/E   E's resolved launch    fleet/fabric   transport and budget inputs
 //	fleet/runtime    what the router reads  fleet/trial    the trial's traffic
-//	fleet/model      the served name        release        digest of the binary
+//	fleet/model      the served name        fleet/role/H   what H is told about itself
+//	release          digest of the binary
 func Inputs(f fleet.Fleet, rel Release) map[string]string {
 	facts := map[string]string{
 		"fleet/document": digestOf(f),
@@ -55,6 +56,7 @@ func Inputs(f fleet.Fleet, rel Release) map[string]string {
 	for id, h := range d.Hosts {
 		facts["fleet/host/"+id] = digestOf([]any{h.Address, h.Port, h.User, h.Jump, h.Root, h.FabricAddress, h.FabricPort})
 		facts["fleet/files/"+id] = digestOf(h.Files)
+		facts["fleet/role/"+id] = digestOf([]any{d.Name, f.Model, enginesOn(f, id), d.Router.Host == id})
 	}
 	for _, e := range f.Engines {
 		if r, err := f.Resolve(e.IID); err == nil {
@@ -64,6 +66,17 @@ func Inputs(f fleet.Fleet, rel Release) map[string]string {
 		facts["engine/"+e.IID+"/host"] = f.HostOf(e.IID)
 	}
 	return facts
+}
+
+// enginesOn lists the engines that are placed on a host.
+func enginesOn(f fleet.Fleet, host string) []string {
+	out := []string{}
+	for _, e := range f.Engines {
+		if f.HostOf(e.IID) == host {
+			out = append(out, e.IID)
+		}
+	}
+	return out
 }
 
 // derive adds facts that follow from others: the KV path of each engine pair,

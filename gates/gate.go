@@ -56,6 +56,8 @@ type Env interface {
 	Tunnel(ctx context.Context, host, address string) (local string, lost <-chan struct{}, err error)
 	// Host gives the connection for collectors; every operation passes the policy.
 	Host(ctx context.Context, id string) (Host, error)
+	// Secret resolves a reference of the fleet file.
+	Secret(fleet.SecretRef) (fleet.Secret, error)
 	// RunDir is the folder of the record.
 	RunDir() string
 	// Progress tells a person how far the step is.

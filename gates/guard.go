@@ -2,7 +2,6 @@ package gates
 
 import (
 	"errors"
-	"slices"
 	"strings"
 
 	"github.com/narwhal-fleet/narwhal/fleet/remote"
@@ -27,13 +26,15 @@ func (r *Runner) Guard(op remote.Operation) error {
 			return ErrUnplanned
 		}
 	case remote.KindPut:
-		if _, ok := r.guard.Load("put\x00" + op.Path); !ok {
+		if _, ok := r.guard.Load(guardFile(op.Path, op.SHA256)); !ok {
 			return ErrUnplanned
 		}
 	}
 	return nil
 }
 
+func guardFile(path, digest string) string { return "put\x00" + path + "\x00" + digest }
+
 func guardKey(argv []string, script string) string {
-	return "run\x00" + script + "\x00" + strings.Join(slices.Clone(argv), "\x00")
+	return "run\x00" + script + "\x00" + strings.Join(argv, "\x00")
 }

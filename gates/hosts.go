@@ -10,6 +10,7 @@ import (
 	"strings"
 	"sync"
 
+	"github.com/narwhal-fleet/narwhal/fleet"
 	"github.com/narwhal-fleet/narwhal/fleet/remote"
 )
 
@@ -64,17 +65,24 @@ func (r *Runner) Close() error {
 	return nil
 }
 
+// resolved fills in the content of a file that is recorded evidence, so that its intent
+// names the digest.
+func (r *Runner) resolved(s Step) (Step, error) {
+	if s.File == nil || s.File.Evidence == "" {
+		return s, nil
+	}
+	b, err := r.view(nil).Evidence(s.File.Evidence)
+	if err != nil {
+		return s, err
+	}
+	s.File = TextFile(s.File.Path, s.File.Mode, b)
+	return s, nil
+}
+
 // performFile places content whose digest the host proves. Its answer is what lies there.
 func (r *Runner) performFile(ctx context.Context, h Host, s Step) ([]byte, error) {
 	f := *s.File
-	if f.Evidence != "" {
-		b, err := r.view(nil).Evidence(f.Evidence)
-		if err != nil {
-			return nil, err
-		}
-		f = *TextFile(f.Path, f.Mode, b)
-	}
-	r.guard.Store("put\x00"+f.Path, true)
+	r.guard.Store(guardFile(f.Path, f.SHA256), true)
 	_, err := h.Put(ctx, remote.File{Path: f.Path, Mode: os.FileMode(f.Mode), SHA256: f.SHA256, Open: r.content(f), Parents: true})
 	if err != nil {
 		return nil, err
@@ -109,6 +117,8 @@ func (e *localEnv) RunDir() string { return e.runner.Dir }
 func (e *localEnv) Progress(text string) {
 	e.runner.Progress.Note(e.step, text)
 }
+
+func (e *localEnv) Secret(ref fleet.SecretRef) (fleet.Secret, error) { return e.runner.Secrets(ref) }
 
 func (e *localEnv) Host(ctx context.Context, id string) (Host, error) { return e.runner.host(ctx, id) }
 

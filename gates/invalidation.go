@@ -2,8 +2,11 @@ package gates
 
 import (
 	"fmt"
+	"net/url"
 	"strings"
+	"time"
 
+	"github.com/narwhal-fleet/narwhal/fleet"
 	"github.com/narwhal-fleet/narwhal/gates/record"
 )
 
@@ -21,14 +24,14 @@ var Invalidation = []Bond{
 	{"A/inputs", []string{"fleet/document", "release"}},
 	{"A/host/{h}", []string{"fleet/host/{h}", "fleet/files/{h}", "host/{h}/boot", "host/{h}/files"}},
 
-	{"B/files/{h}", []string{"fleet/host/{h}", "host/{h}/files-dir"}},
+	{"B/files/{h}", []string{"fleet/host/{h}", "fleet/role/{h}", "host/{h}/files-dir"}},
 	{"B/key/{h}", []string{"fleet/host/{h}", "host/{h}/key"}},
 	{"B/release/{h}", []string{"release", "fleet/host/{h}", "host/{h}/release"}},
 
 	{"C/ports/{e}", []string{"fleet/launch/{e}"}},
 	{"C/launch/{e}", []string{"fleet/launch/{e}", "proc/engine-{e}/launch"}},
 	{"C/live/{e}", []string{"fleet/model", "proc/engine-{e}/id"}},
-	{"C/cache/{e}", []string{"proc/engine-{e}/id"}},
+	{"C/cache/{e}", []string{"fleet/contract", "proc/engine-{e}/id"}},
 
 	{"D/budget", []string{"fleet/fabric", "cache"}},
 	{"D/edge/{a}/{b}", []string{"fleet/fabric", "fleet/host/{a}", "fleet/host/{b}", "host/{a}/route/{b}", "host/{b}/route/{a}"}},
@@ -75,7 +78,11 @@ func match(pattern, key string) (map[string]string, bool) {
 	names := map[string]string{}
 	for i, p := range ps {
 		if strings.HasPrefix(p, "{") {
-			names[p] = ks[i]
+			name, err := url.PathUnescape(ks[i]) // as record.NewKey wrote it
+			if err != nil {
+				return nil, false
+			}
+			names[p] = name
 		} else if p != ks[i] {
 			return nil, false
 		}
@@ -94,9 +101,18 @@ func stale(e record.Entry, facts map[string]string) string {
 	return ""
 }
 
-// because names a change in words.
+// aged says that evidence is older than the fleet's policy lets it be, "" otherwise.
+func aged(f fleet.Fleet, e record.Entry) string {
+	if f.Deploy == nil || f.Deploy.Policy.MaxEvidenceAge <= 0 || time.Since(e.Time) <= f.Deploy.Policy.MaxEvidenceAge.D() {
+		return ""
+	}
+	return "it is older than policy.max_evidence_age, " + f.Deploy.Policy.MaxEvidenceAge.String()
+}
+
+// because names a change in words. Facts of a record may be anything.
 func because(fact, was, is string) string {
-	p := strings.Split(fact, "/")
+	p := strings.SplitN(fact+"///", "/", 4)
+	p[3] = strings.TrimRight(p[3], "/")
 	switch {
 	case p[0] == "proc" && is == Gone:
 		return p[1] + " is not running"
@@ -119,7 +135,7 @@ func because(fact, was, is string) string {
 	case p[0] == "profiles":
 		return "the profiles changed"
 	case p[0] == "fleet":
-		return "the fleet file changed: " + strings.Join(p[1:], " ")
+		return strings.TrimSpace("the fleet file changed: " + strings.Join(p[1:], " "))
 	}
 	return fact + " changed"
 }

@@ -20,7 +20,7 @@ type lease struct {
 	cancel context.CancelFunc
 	wg     sync.WaitGroup
 	mu     sync.Mutex
-	lost   error
+	lost   error // somebody else took it: for good
 }
 
 const exitHeld = 5 // of the script: somebody else holds the lease
@@ -38,15 +38,16 @@ rm -f "$t"; printf '%%s\n%%s\n' "$e" "$w"; exit %[5]d`
 
 const releaseScript = `f=%[1]s/lease; i=; { read -r i; } <"$f" 2>/dev/null; if [ "$i" = %[2]s ]; then rm -f "$f"; fi`
 
-// takeLease acquires the lease once and keeps it renewed until dropLease.
+// takeLease acquires the lease and keeps it renewed until dropLease. Each call asks the
+// host, so that no gate starts under a lease that was lost meanwhile.
 func (r *Runner) takeLease(ctx context.Context) error {
 	r.mu.Lock()
 	held := r.lease
 	r.mu.Unlock()
 	if held != nil {
-		held.mu.Lock()
-		defer held.mu.Unlock()
-		return held.lost
+		if err := held.err(); err != nil {
+			return err
+		}
 	}
 	ttl := r.Fleet.Deploy.Limits.LockTTL.D()
 	if ttl < 3*time.Second {
@@ -54,6 +55,9 @@ func (r *Runner) takeLease(ctx context.Context) error {
 	}
 	if err := r.renew(ctx, ttl); err != nil {
 		return err
+	}
+	if held != nil {
+		return nil
 	}
 	bg, cancel := context.WithCancel(context.WithoutCancel(ctx))
 	l := &lease{cancel: cancel}
@@ -64,6 +68,14 @@ func (r *Runner) takeLease(ctx context.Context) error {
 	return nil
 }
 
+func (l *lease) err() error {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	return l.lost
+}
+
+// keep renews until ctx ends or somebody else holds the lease. What it cannot renew for
+// another reason, the next takeLease finds.
 func (r *Runner) keep(ctx context.Context, l *lease, ttl time.Duration) {
 	t := time.NewTicker(ttl / 3)
 	defer t.Stop()
@@ -73,16 +85,12 @@ func (r *Runner) keep(ctx context.Context, l *lease, ttl time.Duration) {
 			return
 		case <-t.C:
 		}
-		err := r.renew(ctx, ttl)
-		if ctx.Err() != nil {
+		if err := r.renew(ctx, ttl); problem.StatusOf(err) == problem.Locked {
+			l.mu.Lock()
+			l.lost = err
+			l.mu.Unlock()
 			return
 		}
-		l.mu.Lock()
-		l.lost = nil
-		if problem.StatusOf(err) == problem.Locked {
-			l.lost = err
-		}
-		l.mu.Unlock()
 	}
 }
 

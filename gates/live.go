@@ -56,7 +56,7 @@ func looking(f fleet.Fleet, host string) Looking {
 func observeScript(l Looking) string {
 	bin := remote.Quote(path.Join(l.Root, "current", "narwhal"))
 	return fmt.Sprintf(`if [ -x %s ]; then exec %s host observe %s; fi
-b=$(cat /proc/sys/kernel/random/boot_id 2>/dev/null || sysctl -n kern.boottime 2>/dev/null | tr -cd '0-9')
+b=$(cat /proc/sys/kernel/random/boot_id 2>/dev/null || sysctl -n kern.boottime 2>/dev/null | sed 's/}.*//' | tr -cd '0-9')
 printf '{"facts":{"boot":"%%s","release":"none"}}' "$b"`, bin, bin, remote.Quote(string(mustJSON(l))))
 }
 
@@ -122,6 +122,9 @@ func factsOf(id string, l Looking, answer []byte) (map[string]string, error) {
 	var seen Seen
 	if err := json.Unmarshal(answer, &seen); err != nil {
 		return nil, fmt.Errorf("observe host %s: read its answer: %w", id, err)
+	}
+	if seen.Facts["boot"] == "" { // an answer that says nothing is none: processes would count as gone
+		return nil, fmt.Errorf("observe host %s: read its answer: it names no boot", id)
 	}
 	facts := map[string]string{}
 	for _, p := range l.Procs {

@@ -61,7 +61,7 @@ func FilesFact(paths []string) string {
 	}
 	var lines []string
 	for _, p := range paths {
-		st, err := os.Stat(p)
+		st, err := readable(p)
 		if err != nil {
 			lines = append(lines, p+" absent")
 			continue
@@ -73,6 +73,23 @@ func FilesFact(paths []string) string {
 		lines = append(lines, fmt.Sprintf("%s %d %d %d", p, st.Size(), st.ModTime().Unix(), inode))
 	}
 	return FilesDigest(lines)
+}
+
+// readable tells what gate A's probe tells: a file that is none, or that the user may not
+// read, is absent. A link counts as what it points to.
+func readable(path string) (os.FileInfo, error) {
+	st, err := os.Stat(path)
+	if err == nil && !st.Mode().IsRegular() {
+		err = os.ErrInvalid
+	}
+	if err != nil {
+		return nil, err
+	}
+	f, err := os.Open(path)
+	if err != nil {
+		return nil, err
+	}
+	return st, f.Close()
 }
 
 // FilesDigest is the fact of a list of "path size mtime inode" lines.

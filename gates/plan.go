@@ -5,6 +5,7 @@ import (
 	"encoding/hex"
 	"encoding/json"
 	"fmt"
+	"slices"
 
 	"github.com/narwhal-fleet/narwhal/fleet"
 	"github.com/narwhal-fleet/narwhal/gates/record"
@@ -81,6 +82,14 @@ func TextFile(path string, mode uint32, content []byte) *File {
 type LocalCall struct {
 	Op   string          `json:"op"`
 	Args json.RawMessage `json:"args,omitempty"`
+	// Runs are the read-only commands that the operation may run, by host.
+	Runs map[string][]HostRun `json:"runs,omitempty"`
+}
+
+// HostRun is one command of a local operation.
+type HostRun struct {
+	Argv   []string `json:"argv,omitempty"`
+	Script string   `json:"script,omitempty"`
 }
 
 // Undo takes a step's effect back.
@@ -133,6 +142,16 @@ func (p Plan) validate() error {
 		seen[s.ID] = true
 	}
 	return nil
+}
+
+// asks reports whether any step has an effect that is not allowed without approval.
+func (p Plan) asks(allow []string) bool {
+	for _, s := range p.Steps {
+		if s.Effect != Observe && !slices.Contains(allow, string(s.Effect)) {
+			return true
+		}
+	}
+	return false
 }
 
 // Mutates reports whether any step changes a host.

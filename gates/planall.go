@@ -91,12 +91,18 @@ func relaunched(s record.State, needs map[record.Key]string, facts map[string]st
 	}
 }
 
+// minDigest is how many hex digits of a plan's digest approve it.
+const minDigest = 12
+
 // keepPlan records what the run is about to do and refuses a plan other than the
 // approved one. A run with nothing to do writes nothing.
 func (r *Runner) keepPlan(ctx context.Context, o Options) error {
 	f, err := r.forecast(ctx, o)
 	if err != nil {
 		return err
+	}
+	if n := len(o.PlanDigest); n > 0 && n < minDigest {
+		return problem.New(problem.Invalid, "plan_digest_short", fmt.Sprintf("a plan digest of %d digits names no plan", n), fmt.Sprintf("give at least %d digits of it", minDigest))
 	}
 	if !strings.HasPrefix(f.Digest, o.PlanDigest) {
 		return problem.New(problem.Refused, "plan_stale", fmt.Sprintf("the plan is now %.12s, approved was %.12s", f.Digest, o.PlanDigest),
@@ -105,6 +111,9 @@ func (r *Runner) keepPlan(ctx context.Context, o Options) error {
 	var plans []Plan
 	steps := 0
 	for _, g := range f.Gates {
+		if g.State == record.GateRunning {
+			return nil // cut off: it goes on with the plan that was recorded
+		}
 		plans = append(plans, g.Plan)
 		steps += len(g.Plan.Steps)
 	}

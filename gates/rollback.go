@@ -80,6 +80,9 @@ func (r *Runner) letters() []string {
 // that was cut off. It ends with a live look and a record of what could not come back.
 func (r *Runner) Rollback(ctx context.Context, p RollbackPlan) (RollbackResult, error) {
 	res := RollbackResult{To: p.To, Stopped: []string{}, Restored: []string{}, Rerun: []string{}, Residue: []string{}}
+	if err := r.takeLease(ctx); err != nil { // before the record says that a rollback began
+		return res, err
+	}
 	if rb := r.Record.State().Rollback; rb != nil && rb.To != p.To {
 		return res, problem.New(problem.Refused, "rollback_unfinished", fmt.Sprintf("a rollback to gate %s was begun and is not finished", rb.To),
 			"finish it first: narwhal gate rollback --to "+rb.To)
@@ -93,9 +96,6 @@ func (r *Runner) Rollback(ctx context.Context, p RollbackPlan) (RollbackResult, 
 		}
 	} else {
 		res.Stopped, res.Restored = r.undoneBefore(*rb)
-	}
-	if err := r.takeLease(ctx); err != nil {
-		return res, err
 	}
 	for _, s := range p.Steps {
 		if ctx.Err() != nil {
@@ -215,7 +215,10 @@ func (r *Runner) endRollback(ctx context.Context, p RollbackPlan, res RollbackRe
 	if err != nil {
 		return res, err
 	}
-	return res, r.reseal()
+	if err := r.reseal(); err != nil {
+		return res, err
+	}
+	return res, r.sealRollback(res)
 }
 
 // restore repeats what a kept gate needs and no longer has: files by digest, engines

@@ -94,9 +94,9 @@ func (r *Runner) Run(ctx context.Context, o Options) (Outcome, error) {
 func (r *Runner) run(ctx context.Context, o Options) (Outcome, error) {
 	out := Outcome{Status: problem.Success}
 	if rb := r.Record.State().Rollback; rb != nil {
-		return out, problem.New(problem.Refused, "rollback_unfinished",
+		return r.fail(out, problem.New(problem.Refused, "rollback_unfinished",
 			fmt.Sprintf("a rollback to gate %s was begun and is not finished", rb.To),
-			fmt.Sprintf("finish it first: narwhal gate rollback --to %s", rb.To))
+			fmt.Sprintf("finish it first: narwhal gate rollback --to %s", rb.To)))
 	}
 	if err := r.settle(ctx); err != nil {
 		return r.fail(out, err)
@@ -203,7 +203,11 @@ func (r *Runner) gate(ctx context.Context, g Gate, o Options) (GateOutcome, erro
 }
 
 func (r *Runner) approve(info Info, plan Plan) error {
-	if !plan.Mutates() {
+	var allow []string
+	if r.Fleet.Deploy != nil {
+		allow = r.Fleet.Deploy.Policy.Allow
+	}
+	if !plan.asks(allow) {
 		return nil
 	}
 	if r.Approve == nil {
@@ -255,8 +259,17 @@ func (r *Runner) begin(g Gate, plan Plan, needs map[record.Key]string) error {
 			}
 		}
 	}
-	if _, err := r.append(record.KindStarted, letter, "", "", record.Started{}); err != nil {
-		return err
+	// A gate that was cut off goes on: it is not started again, and its plan is recorded
+	// again only when it is another one by now.
+	before := state.Gates[letter]
+	cutOff := before.State == record.GateRunning
+	if cutOff && before.PlanDigest == plan.Digest() {
+		return nil
+	}
+	if !cutOff {
+		if _, err := r.append(record.KindStarted, letter, "", "", record.Started{}); err != nil {
+			return err
+		}
 	}
 	ref, err := r.store("application/json", mustJSON(plan))
 	if err != nil {
@@ -284,6 +297,8 @@ func Needs(g Gate, f fleet.Fleet, s record.State, facts map[string]string, load 
 			needs[k] = e.Because
 		default:
 			if why := stale(e, facts); why != "" {
+				needs[k] = why
+			} else if why := aged(f, e); why != "" {
 				needs[k] = why
 			} else if _, err := load(e.Ref); err != nil {
 				needs[k] = "its file is missing or changed"

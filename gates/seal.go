@@ -1,7 +1,6 @@
 package gates
 
 import (
-	"encoding/json"
 	"fmt"
 	"slices"
 	"time"
@@ -42,14 +41,9 @@ func (r *Runner) seal(letter string) error {
 	seq, digest := r.Record.Head()
 	p := SealedGate{
 		Run: state.Run, Fleet: state.FleetName, Gate: letter, Verdict: state.Gates[letter].Verdict, Seq: seq,
-		Previous: r.previousSeal(state, letter), Evidence: []SealedObject{}, SignedAt: time.Now().UTC(),
+		Previous: previousSeal(r.letters(), state, letter), SignedAt: time.Now().UTC(),
 	}
-	g := state.Gates[letter]
-	for _, k := range sortedKeys(g.Evidence) {
-		if e := g.Evidence[k]; !e.Stale {
-			p.Evidence = append(p.Evidence, SealedObject{Key: k, SHA256: e.Ref.SHA256, Bonds: e.Bonds})
-		}
-	}
+	p.Evidence = sealedObjects(state.Gates[letter])
 	bundle, err := attest.Sign(r.Signer, attest.Statement{
 		Subject:       []attest.Subject{attest.SHA256Subject(subjectName(state.Run, seq), digest)},
 		PredicateType: PredicateGate, Predicate: mustJSON(p),
@@ -68,13 +62,60 @@ func (r *Runner) seal(letter string) error {
 
 func subjectName(run string, seq int64) string { return fmt.Sprintf("%s/log.jsonl#%d", run, seq) }
 
+// PredicateRollback is the type of the statement about an ended rollback.
+const PredicateRollback = "https://narwhal-fleet.dev/rollback/v1"
+
+// sealRollbackName is where the newest rollback's seal lies beside those of the gates.
+const sealRollbackName = "rollback"
+
+// SealedRollback is the predicate: what a rollback left. Seq and SignedAt as in SealedGate.
+type SealedRollback struct {
+	Run   string `json:"run"`
+	Fleet string `json:"fleet"`
+	Seq   int64  `json:"seq"`
+	RollbackResult
+	SignedAt time.Time `json:"signed_at"`
+}
+
+// sealRollback signs the record's head after a rollback has ended.
+func (r *Runner) sealRollback(res RollbackResult) error {
+	if r.Signer == nil {
+		return nil
+	}
+	state := r.Record.State()
+	seq, digest := r.Record.Head()
+	p := SealedRollback{Run: state.Run, Fleet: state.FleetName, Seq: seq, RollbackResult: res, SignedAt: time.Now().UTC()}
+	bundle, err := attest.Sign(r.Signer, attest.Statement{
+		Subject:       []attest.Subject{attest.SHA256Subject(subjectName(state.Run, seq), digest)},
+		PredicateType: PredicateRollback, Predicate: mustJSON(p),
+	})
+	if err != nil {
+		return fmt.Errorf("seal the rollback: %w", err)
+	}
+	if _, err := r.Record.Seal(sealRollbackName, seq, digest, bundle); err != nil {
+		return writeError(err)
+	}
+	return nil
+}
+
+// sealedObjects lists a gate's fresh evidence.
+func sealedObjects(g record.Gate) []SealedObject {
+	out := []SealedObject{}
+	for _, k := range sortedKeys(g.Evidence) {
+		if e := g.Evidence[k]; !e.Stale {
+			out = append(out, SealedObject{Key: k, SHA256: e.Ref.SHA256, Bonds: e.Bonds})
+		}
+	}
+	return out
+}
+
 // previousSeal is the digest of the seal of the gate before, "" for the first.
-func (r *Runner) previousSeal(state record.State, letter string) string {
-	at := slices.Index(r.letters(), letter)
+func previousSeal(letters []string, state record.State, letter string) string {
+	at := slices.Index(letters, letter)
 	if at <= 0 {
 		return ""
 	}
-	if s := state.Gates[r.letters()[at-1]].Seal; s != nil {
+	if s := state.Gates[letters[at-1]].Seal; s != nil {
 		return s.Ref.SHA256
 	}
 	return ""
@@ -100,24 +141,4 @@ func (r *Runner) reseal() error {
 		before = r.Record.State().Gates[letter].Seal
 	}
 	return nil
-}
-
-// checkSeal verifies one seal against trusted keys and against the line that it names.
-func checkSeal(v *attest.Verifier, bundle []byte, s record.Sealed, letter string) (*attest.Public, error) {
-	got, err := v.Verify(bundle)
-	if err != nil {
-		return nil, err
-	}
-	var p SealedGate
-	if err := json.Unmarshal(got.Statement.Predicate, &p); err != nil {
-		return nil, fmt.Errorf("read the seal's predicate: %w", err)
-	}
-	if p.Gate != letter || p.Seq != s.Seq || p.Verdict != record.VerdictPassed {
-		return nil, fmt.Errorf("the seal speaks of gate %s, line %d, verdict %s", clean(p.Gate, 8), p.Seq, clean(p.Verdict, 16))
-	}
-	want := attest.SHA256Subject(subjectName(p.Run, p.Seq), s.Digest)
-	if len(got.Statement.Subject) != 1 || got.Statement.Subject[0].Digest["sha256"] != want.Digest["sha256"] || got.Statement.Subject[0].Name != want.Name {
-		return nil, fmt.Errorf("the seal is about another record")
-	}
-	return got.Key, nil
 }

@@ -37,6 +37,8 @@ func StaleUnder(pipeline []Gate, f fleet.Fleet, s record.State, facts map[string
 			}
 			if why := stale(known, facts); why != "" {
 				out[k] = why
+			} else if why := aged(f, e); why != "" {
+				out[k] = why
 			} else if _, err := load(e.Ref); err != nil {
 				out[k] = "its file is missing or changed"
 			}

@@ -35,15 +35,24 @@ type finished struct {
 // returns the steps that failed; the error is of the record, which ends everything.
 func (r *Runner) steps(ctx context.Context, g Gate, plan Plan) ([]StepError, error) {
 	s := &schedule{plan: plan, state: map[string]string{}, busy: map[string]bool{}, hosts: map[string]int{}}
-	for i := range plan.Steps {
+	taken := r.taken(g.Info().Letter)
+	for i, step := range plan.Steps {
+		if step.File != nil && step.Yields == "" && taken[step.ID] == string(recordedOf(step)) {
+			s.state[step.ID] = "ok"
+			continue
+		}
 		s.pending = append(s.pending, i)
 	}
 	results := make(chan finished)
 	failed := map[string]error{}
 	var fatal error
 	for len(s.pending) > 0 || s.running > 0 {
+		before := len(s.pending)
 		for _, step := range s.ready(ctx, fatal != nil, r.fanOut()) {
 			go func() { results <- finished{step, r.step(stepContext(ctx, step), g, step)} }()
+		}
+		if s.running == 0 && len(s.pending) < before {
+			continue // what was given up may free a closing step
 		}
 		if s.running == 0 {
 			for _, i := range s.pending {
@@ -68,6 +77,19 @@ func (r *Runner) steps(ctx context.Context, g Gate, plan Plan) ([]StepError, err
 		}
 	}
 	return errs, fatal
+}
+
+// taken are the steps that took effect since the gate was started, with what they did.
+// A run that was cut off does not place the same file again.
+func (r *Runner) taken(letter string) map[string]string {
+	state := r.Record.State()
+	out := map[string]string{}
+	for _, a := range state.Done {
+		if a.Gate == letter && !a.Time.Before(state.Gates[letter].Started) {
+			out[a.Step] = string(a.Undo)
+		}
+	}
+	return out
 }
 
 // stepContext lets closing steps run although the command was interrupted.
@@ -118,7 +140,7 @@ func (s *schedule) may(step Step, fanOut int) string {
 			return "later"
 		}
 	}
-	if s.hosts[step.Host] == 0 && len(s.hosts) >= fanOut {
+	if step.Host != "" && s.hosts[step.Host] == 0 && len(s.hosts) >= fanOut {
 		return "later"
 	}
 	return "now"
@@ -138,7 +160,9 @@ func (s *schedule) start(step Step) {
 	for _, x := range step.Exclusive {
 		s.busy[x] = true
 	}
-	s.hosts[step.Host]++
+	if step.Host != "" { // the workstation takes no part in the fan-out
+		s.hosts[step.Host]++
+	}
 	s.running++
 }
 
@@ -146,7 +170,7 @@ func (s *schedule) done(f finished) {
 	for _, x := range f.step.Exclusive {
 		delete(s.busy, x)
 	}
-	if s.hosts[f.step.Host]--; s.hosts[f.step.Host] == 0 {
+	if s.hosts[f.step.Host]--; s.hosts[f.step.Host] <= 0 {
 		delete(s.hosts, f.step.Host)
 	}
 	s.running--
@@ -173,6 +197,11 @@ func (e *recordError) Unwrap() error { return e.err }
 func (r *Runner) step(ctx context.Context, g Gate, s Step) error {
 	letter := g.Info().Letter
 	var intent int64
+	s, err := r.resolved(s)
+	if err != nil { // nothing was begun
+		r.Progress.Step(letter, s, 0, err, true)
+		return err
+	}
 	if s.Effect != Observe {
 		ev, err := r.append(record.KindIntent, letter, s.ID, s.Host, intentOf(s))
 		if err != nil {
@@ -190,7 +219,7 @@ func (r *Runner) step(ctx context.Context, g Gate, s Step) error {
 		err = fmt.Errorf("read the answer of %s: not JSON", s.ID)
 	}
 	r.Progress.Step(letter, s, took, err, true)
-	if werr := r.finish(g, s, intent, out, took, err); werr != nil {
+	if werr := r.finish(ctx, g, s, intent, out, took, err); werr != nil {
 		return &recordError{werr}
 	}
 	return err
@@ -201,7 +230,7 @@ const graceAfterLimit = 5 * time.Second
 
 // finish records evidence first, then the outcome: a crash between the two leaves an
 // unknown intent, which is observed again.
-func (r *Runner) finish(g Gate, s Step, intent int64, out []byte, took time.Duration, err error) error {
+func (r *Runner) finish(ctx context.Context, g Gate, s Step, intent int64, out []byte, took time.Duration, err error) error {
 	letter := g.Info().Letter
 	var ref *record.Ref
 	if err == nil && s.Yields != "" {
@@ -226,7 +255,7 @@ func (r *Runner) finish(g Gate, s Step, intent int64, out []byte, took time.Dura
 	o := record.Outcome{Intent: intent, Status: record.StatusOK, DurationMS: took.Milliseconds(), Output: ref}
 	if err != nil {
 		o.Status, o.Error = record.StatusFailed, clean(err.Error(), 2000)
-		if errors.Is(err, context.Canceled) {
+		if ctx.Err() != nil || errors.Is(err, context.Canceled) {
 			o.Status = record.StatusCanceled
 		}
 	}
@@ -293,6 +322,11 @@ func (r *Runner) performLocal(ctx context.Context, g Gate, s Step) ([]byte, erro
 	op, ok := l.Locals()[s.Local.Op]
 	if !ok {
 		return nil, fmt.Errorf("run %s: no local operation %q", s.ID, s.Local.Op)
+	}
+	for _, host := range sortedKeys(s.Local.Runs) {
+		for _, c := range s.Local.Runs[host] {
+			r.permit(remote.Command{Argv: c.Argv, Script: c.Script})
+		}
 	}
 	limited, cancel := context.WithTimeout(ctx, s.Limit.D())
 	defer cancel()

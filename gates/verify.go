@@ -45,8 +45,7 @@ func Verify(dir string, pipeline []Gate, trust []*attest.Public) (Verification, 
 	for _, p := range rep.Notices {
 		v.Notices = append(v.Notices, Trouble{Code: p.Code, File: p.File, Message: p.Message})
 	}
-	v.seals(dir, rep, trust)
-	v.verdicts(dir, pipeline)
+	v.replay(dir, pipeline, v.seals(dir, rep, trust), newest(rep))
 	return v, nil
 }
 
@@ -54,26 +53,35 @@ func (v *Verification) add(code, file, gate, format string, args ...any) {
 	v.Problems = append(v.Problems, Trouble{Code: code, File: file, Gate: gate, Message: fmt.Sprintf(format, args...)})
 }
 
-// seals checks each gate's newest seal.
-func (v *Verification) seals(dir string, rep record.Report, trust []*attest.Public) {
+// newest lists the seq of the newest seal of each name.
+func newest(rep record.Report) map[int64]bool {
+	out := map[int64]bool{}
+	for _, s := range rep.Seals {
+		out[s.Sealed.At] = true
+	}
+	return out
+}
+
+// seals checks each name's newest seal. It returns nil when nothing can be verified.
+func (v *Verification) seals(dir string, rep record.Report, trust []*attest.Public) *attest.Verifier {
 	if len(trust) == 0 {
 		if len(rep.Seals) > 0 {
 			v.add("no_trust", "", "", "no key is trusted, so no seal can be verified")
 		}
-		return
+		return nil
 	}
-	verifier, err := attest.NewVerifier(attest.Policy{Keys: trust, PredicateTypes: []string{PredicateGate}, AnySubject: true})
+	verifier, err := attest.NewVerifier(attest.Policy{Keys: trust, PredicateTypes: []string{PredicateGate, PredicateRollback}, AnySubject: true})
 	if err != nil {
 		v.add("no_trust", "", "", "%v", err)
-		return
+		return nil
 	}
 	for _, s := range rep.Seals {
 		b, err := os.ReadFile(filepath.Join(dir, s.File))
 		if err == nil {
-			var key *attest.Public
-			if key, err = checkSeal(verifier, b, s.Sealed, s.Name); err == nil {
+			var got *attest.Verified
+			if got, err = checkSeal(verifier, b, s.Sealed.Seal, s.Name); err == nil {
 				v.Seals++
-				v.Signer = key.Hint()
+				v.Signer = got.Key.Hint()
 				continue
 			}
 		}
@@ -84,24 +92,52 @@ func (v *Verification) seals(dir string, rep record.Report, trust []*attest.Publ
 			v.Notices = append(v.Notices, Trouble{Code: "unsealed", Gate: letter, Message: "gate " + letter + " passed and is not sealed"})
 		}
 	}
+	return verifier
 }
 
-// verdicts replays the log and judges every verdict again from the evidence of its moment.
-func (v *Verification) verdicts(dir string, pipeline []Gate) {
+// replay folds the log again, judges every verdict from the evidence of its moment, and
+// compares every seal, older ones too, with the record of its moment.
+func (v *Verification) replay(dir string, pipeline []Gate, verifier *attest.Verifier, newest map[int64]bool) {
 	snap, err := record.Read(dir)
 	if err != nil {
 		return // the chain's own problem is listed
 	}
 	byLetter := map[string]Gate{}
+	var letters []string
 	for _, g := range pipeline {
 		byLetter[g.Info().Letter] = g
+		letters = append(letters, g.Info().Letter)
 	}
 	var state record.State
 	for _, ev := range snap.Events {
 		if ev.Kind == record.KindVerdict {
 			v.verdict(byLetter[ev.Gate], ev, state, snap.Load)
 		}
+		if ev.Kind == record.KindSeal && verifier != nil {
+			v.sealed(verifier, letters, ev, state, snap.Load, newest[ev.Seq])
+		}
 		state = record.Fold(state, ev)
+	}
+}
+
+// sealed checks one seal event. The newest seal's signature is checked where its file is.
+func (v *Verification) sealed(verifier *attest.Verifier, letters []string, ev record.Event, state record.State, load func(record.Ref) ([]byte, error), newest bool) {
+	said, err := record.Body[record.Seal](ev)
+	if err != nil {
+		return // the chain's own problem is listed
+	}
+	b, err := load(said.Ref)
+	if err != nil {
+		return // the missing object is listed
+	}
+	got, err := checkSeal(verifier, b, said, ev.Gate)
+	if err == nil {
+		err = checkSealed(letters, state, ev.Gate, got.Statement.Predicate)
+	} else if newest {
+		return
+	}
+	if err != nil {
+		v.add("seal_unverified", record.LogFile, ev.Gate, "line %d: seal of %s: %v", ev.Seq, ev.Gate, err)
 	}
 }
 

@@ -88,3 +88,11 @@ func (v View) Taken(k record.Key) (time.Time, bool) {
 	e, ok := v.entry(k)
 	return e.Time, ok && !e.Stale
 }
+
+// Current reports whether fresh evidence was made since the gate, which was cut off, was
+// started: it need not be made again with what rests on it.
+func (v View) Current(k record.Key) bool {
+	e, ok := v.entry(k)
+	g := v.state.Gates[k.Gate()]
+	return ok && !e.Stale && g.State == record.GateRunning && !e.Time.Before(g.Started)
+}

@@ -30,6 +30,7 @@ var stems = []string{"key", "token", "passw", "passphrase", "pwd", "secret", "cr
 
 // classify judges a name by its words.
 func classify(name string) class {
+	name = name[strings.LastIndexByte(name, '/')+1:] // a fact such as host/h1/key is named by its last part
 	if len(name) < 3 || len(name) > 200 {
 		return open
 	}

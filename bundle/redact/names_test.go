@@ -11,7 +11,7 @@ func TestNamesThatHoldSecrets(t *testing.T) {
 		hf-token auth_token refresh_token bearer_token id_token x-auth-token session_token API_TOKEN github.token api_tokens access_tokens api_key apikey
 		apiKey X-Api-Key x-api-key API_KEY OPENAI_API_KEY NARWHAL_ENGINE_KEY access_key private_key privateKey signing_key ssh_key master_key engine_key
 		encryption_key api_keys Authorization authorization proxy-authorization Proxy-Authorization HTTP_AUTHORIZATION cookie set-cookie Set-Cookie
-		HF_TOKEN_VALUE token_value key_pem private_key_data SIGNING_KEY_PROD MYSQL_PWD`
+		HF_TOKEN_VALUE token_value key_pem private_key_data SIGNING_KEY_PROD MYSQL_PWD config/api_key`
 	for _, n := range strings.Fields(names) {
 		if !Sensitive(n) {
 			t.Errorf("%s is not sensitive", n)
@@ -28,10 +28,24 @@ func TestNamesThatOnlySoundLikeSecrets(t *testing.T) {
 		identity secret_names known_hosts primary_key sort_key cache_key group_key evidence_key routing_key seq_key seq_keys sequence_key kv_keys monkey
 		turkey keyboard keepalive keyspace authority author block_key prefix_key role digest sha256 prev sum stale bytes media keywords
 		max_model_len kv_heads num_key_value_heads query_key_value external_kv_tokens kv_capacity_tokens prefill_tokens block_tokens
-		max_num_batched_tokens secret_count password_required token_limit`
+		max_num_batched_tokens secret_count password_required token_limit host/alpha-1/key secret/path`
 	for _, n := range strings.Fields(names) {
 		if Sensitive(n) {
 			t.Errorf("%s is sensitive", n)
+		}
+	}
+}
+
+func TestHolds(t *testing.T) {
+	for _, c := range []struct {
+		name, value string
+		want        bool
+	}{
+		{"HF_TOKEN", "hf-abcdefgh", true}, {"HF_TOKEN", "env:HF_TOKEN", false}, {"SERVICE_KEY", "/var/run/key.json", false},
+		{"API_KEY", "0123456789abcdef0123456789abcdef0123456789abcdef0123456789abcdef", true}, {"MAX_TOKENS", "abc", false}, {"TOKEN", "128", false},
+	} {
+		if got := Holds(c.name, c.value); got != c.want {
+			t.Errorf("%s=%s: %v", c.name, c.value, got)
 		}
 	}
 }

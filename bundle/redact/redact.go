@@ -92,6 +92,21 @@ func (r *Redactor) Detect(b []byte) int {
 	return n
 }
 
+// Where names the first secret in b: its line from 1, and the text before it, without
+// secrets. It returns 0 where Detect does.
+func (r *Redactor) Where(b []byte) (line int, before string) {
+	out, n := r.bytes(b, false)
+	if n == 0 {
+		return 0, ""
+	}
+	at := 0
+	for at < len(b) && at < len(out) && b[at] == out[at] {
+		at++
+	}
+	from := max(bytes.LastIndexByte(out[:at], '\n')+1, at-48)
+	return bytes.Count(out[:at], []byte("\n")) + 1, strings.ToValidUTF8(string(out[from:at]), "")
+}
+
 func (r *Redactor) bytes(b []byte, content bool) ([]byte, int) {
 	total := 0
 	for range maxPass {

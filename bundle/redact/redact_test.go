@@ -187,6 +187,16 @@ func TestDetectLeavesContentAlone(t *testing.T) {
 	}
 }
 
+func TestWhere(t *testing.T) {
+	line, before := fixed().Where([]byte("{\"a\":1}\n{\"n\":2,\"password\":\"hello\"}\n"))
+	if line != 2 || before != `{"n":2,"password":"` {
+		t.Errorf("line %d after %q", line, before)
+	}
+	if line, _ := fixed().Where([]byte("nothing")); line != 0 {
+		t.Errorf("line %d of a harmless text", line)
+	}
+}
+
 // The plain documents of a fleet, an engine and a record hold no secret.
 func TestHarmlessDocuments(t *testing.T) {
 	files, err := os.ReadDir("testdata/harmless")

@@ -16,6 +16,12 @@ var (
 	nothing   = set(`none null nil true false unset <nil> <none> undefined - -- ... redacted [redacted] <redacted> empty missing required () [] {} "" ''`)
 )
 
+// Holds reports whether a value of this name is a secret: its name says so, and it is no
+// reference, no path of a key file, no count.
+func Holds(name, value string) bool {
+	return Sensitive(name) && isSecret(strings.TrimSpace(value), classify(name))
+}
+
 // secretOf returns the part of a value that its name's class makes a secret, as from
 // and to; to is 0 when there is none. A scheme such as Bearer stays.
 func secretOf(v string, c class) (from, to int) {

@@ -40,7 +40,7 @@ func verbs(a *app) []*cobra.Command {
 		gateVerb(a), serveVerb(a), tunnelVerb(a),
 		sandboxVerb(a), demoVerb(a),
 		attestVerb(a), keysVerb(a), bundleVerb(a),
-		versionVerb(a), hostVerb(a), engineVerb(a),
+		versionVerb(a), hostVerb(a), engineVerb(a), docsVerb(a),
 	}
 }
 

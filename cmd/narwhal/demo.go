@@ -195,4 +195,3 @@ func (d *demoData) print(w io.Writer) {
 	fmt.Fprintf(w, "\n  record  %s\n  report  %s\n  bundle  %s\n", d.Record, d.Report, d.Bundle)
 	fmt.Fprintf(w, "  check the record anywhere: narwhal gate verify %s\n", d.Record)
 }
-

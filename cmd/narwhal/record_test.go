@@ -106,13 +106,15 @@ func hideEvidence(t *testing.T, w *world, dir string) {
 	}
 }
 
-// TestKillAtEveryEvent kills the run right after each event that it writes. The same
-// command goes on until all gates pass, and no mutation is done twice without reason.
+// TestKillAtEveryEvent kills the run after each event that it writes: after the first
+// one of every attempt and, while attempts bring nothing new, after one more each time.
+// The same command goes on until all gates pass.
 func TestKillAtEveryEvent(t *testing.T) {
 	w := newWorld(t, 2, nil)
-	kills := 0
+	kills, after, done := 0, 1, 0
+	killedAt := map[record.Kind]int{}
 	for {
-		w.env = []string{"NARWHAL_CRASH_AFTER=1"}
+		w.env = []string{"NARWHAL_CRASH_AFTER=" + strconv.Itoa(after)}
 		r := w.gates()
 		if r.code == 0 {
 			break
@@ -120,8 +122,14 @@ func TestKillAtEveryEvent(t *testing.T) {
 		if r.code != -1 {
 			t.Fatalf("after %d kills: exit %d\n%s\n%s", kills, r.code, tail(r.out), tail(r.err))
 		}
-		if kills++; kills > 1000 {
-			t.Fatal("no end after 1000 kills")
+		if kills++; kills > 2000 {
+			t.Fatal("no end after 2000 kills")
+		}
+		snap := w.latest()
+		killedAt[snap.Events[len(snap.Events)-1].Kind]++
+		after++
+		if n := settled(snap.State); n > done {
+			after, done = 1, n
 		}
 	}
 	w.env = nil
@@ -133,14 +141,53 @@ func TestKillAtEveryEvent(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	if kills < len(snap.Events)/3 {
-		t.Errorf("%d kills for %d events", kills, len(snap.Events))
+	for _, k := range []record.Kind{record.KindStarted, record.KindPlan, record.KindIntent, record.KindEvidence, record.KindOutcome, record.KindVerdict, record.KindSeal} {
+		if killedAt[k] == 0 {
+			t.Errorf("never killed after %s", k)
+		}
 	}
 	for _, a := range snap.State.Unknown {
 		t.Errorf("the effect of %s stays unknown", a.Step)
 	}
 	checkOnce(t, snap)
 	t.Logf("%d kills, %d events", kills, len(snap.Events))
+}
+
+// latest reads the newest run's record.
+func (w *world) latest() *record.Snapshot {
+	w.t.Helper()
+	dir, err := record.Resolve(w.state, "sandbox", "latest")
+	if err != nil {
+		w.t.Fatal(err)
+	}
+	snap, err := record.Read(dir)
+	if err != nil {
+		w.t.Fatal(err)
+	}
+	return snap
+}
+
+// settled counts what a later attempt need not repeat.
+func settled(s record.State) int {
+	steps := map[string]bool{}
+	for _, a := range s.Done {
+		steps[a.Gate+a.Step] = true
+	}
+	n := len(steps)
+	for _, g := range s.Gates {
+		for _, e := range g.Evidence {
+			if !e.Stale {
+				n++
+			}
+		}
+		if g.Verdict != "" {
+			n++
+		}
+		if g.Seal != nil {
+			n++
+		}
+	}
+	return n
 }
 
 // checkOnce finds evidence that was made again although its bonds held.

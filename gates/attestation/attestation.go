@@ -86,9 +86,9 @@ func engineSteps(v gates.View, e fleet.Engine, address string) ([]gates.Step, er
 				return nil, err
 			}
 			pid = live.PID
-		} else if v.Has(liveKey(e.IID)) {
+		} else if observed(v, e.IID) {
 			return nil, err
-		}
+		} // else gate C makes its evidence first: this plan only shows what will be done
 		file := gates.TextFile(path.Join(root, "attest", e.IID+".json"), 0o644, doc)
 		put := gates.Step{ID: "E/document/" + e.IID, Title: "write the attestation of " + e.IID, Host: host, Engine: e.IID, Effect: gates.Mutate, File: file, Limit: shortLimit}
 		argv := []string{path.Join(root, gates.LinkCurrent, "narwhal"), "attest", "serve", "--listen", address, "--engine", e.URL, "--document", file.Path,
@@ -106,6 +106,16 @@ func engineSteps(v gates.View, e fleet.Engine, address string) ([]gates.Step, er
 		ID: "E/statement/" + e.IID, Title: "ask " + e.IID + " for a statement", Engine: e.IID, Effect: gates.Observe, Yields: statementKey(e.IID), Limit: shortLimit,
 		Local: &gates.LocalCall{Op: "ask", Args: args}, Needs: before,
 	}), nil
+}
+
+// observed reports whether gate C's evidence of an engine is there to be read.
+func observed(v gates.View, iid string) bool {
+	for _, k := range []record.Key{liveKey(iid), record.NewKey("C", "cache", iid)} {
+		if _, err := v.Evidence(k); err != nil {
+			return false
+		}
+	}
+	return true
 }
 
 // sidecarAddress is where the engine's sidecar listens.
@@ -158,7 +168,7 @@ func ask(ctx context.Context, env gates.Env, a askArgs, nonce string) (json.RawM
 	client := &http.Client{Transport: &http.Transport{
 		DialContext:       func(ctx context.Context, _, _ string) (net.Conn, error) { return env.Dial(ctx, a.Host, a.Address) },
 		DisableKeepAlives: true,
-	}}
+	}, CheckRedirect: func(*http.Request, []*http.Request) error { return http.ErrUseLastResponse }}
 	body, err := json.Marshal(map[string]string{"nonce": nonce})
 	if err != nil {
 		return nil, err

@@ -110,7 +110,7 @@ func judgeEngine(v gates.View, e string) []record.Finding {
 	}
 	codes := attest.Codes(err)
 	if len(codes) == 0 {
-		codes = []string{"statement"}
+		codes = []string{"unchecked"}
 	}
 	var out []record.Finding
 	for _, c := range codes {

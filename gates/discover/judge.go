@@ -23,11 +23,15 @@ func (Gate) Judge(v gates.View) []record.Finding {
 		}
 		o, err := Parse(b)
 		if err != nil {
-			out = append(out, record.Finding{Code: "host-unreadable", Host: id, Evidence: string(hostKey(id)), Message: fmt.Sprintf("host %s: %v", id, err)})
+			out = append(out, record.Finding{Code: "host-unreadable", Host: id, Evidence: string(hostKey(id)), Message: fmt.Sprintf("host %s: %v", id, err),
+				Hint: "the evidence holds what its shell printed; narwhal gate run --again A asks again"})
 			continue
 		}
 		out = append(out, judgeHost(v, id, o)...)
 		for _, f := range o.Files {
+			if !slices.Contains(v.Fleet.Deploy.Hosts[id].Files, f.Path) {
+				continue // nobody asked for it
+			}
 			if digests[f.Path] == nil {
 				digests[f.Path] = map[string]string{}
 			}
@@ -65,9 +69,13 @@ func judgeHost(v gates.View, id string, o Observation) []record.Finding {
 	if i := d.Fabric.Interface; i != "" && !hasInterface(o, i) {
 		add("fabric-interface", "interface "+i, "none of that name", "set deploy.fabric.interface to one of the host's interfaces")
 	}
+	hashed := map[string]bool{}
 	for _, f := range o.Files {
-		if f.SHA256 == "" {
-			add("file-absent", f.Path, "absent or unreadable", "copy the file to the host or drop it from its files")
+		hashed[f.Path] = f.SHA256 != ""
+	}
+	for _, path := range d.Hosts[id].Files {
+		if !hashed[path] {
+			add("file-absent", path, "absent or unreadable", "copy the file to the host or drop it from its files")
 		}
 	}
 	return out
@@ -90,8 +98,8 @@ func offset(v gates.View, id string, o Observation) (time.Duration, bool) {
 	if !ok {
 		return 0, false
 	}
-	s := math.Abs(o.Clock - float64(when.UnixNano())/1e9)
-	return time.Duration(s * float64(time.Second)), s < 1e9
+	s := min(math.Abs(o.Clock-float64(when.UnixNano())/1e9), math.MaxInt32) // 68 years
+	return time.Duration(s * float64(time.Second)), true
 }
 
 func hasInterface(o Observation, name string) bool {

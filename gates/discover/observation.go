@@ -5,9 +5,14 @@ import (
 	"bytes"
 	"encoding/hex"
 	"fmt"
+	"math"
 	"net/netip"
+	"regexp"
+	"slices"
 	"strconv"
 	"strings"
+	"unicode"
+	"unicode/utf8"
 
 	"github.com/narwhal-fleet/narwhal/gates"
 )
@@ -47,8 +52,8 @@ type Interface struct {
 // File is one of the files named for the host.
 type File struct {
 	Path   string
-	SHA256 string // "" = absent or unreadable
-	Stat   string // "size mtime inode"
+	SHA256 string // "" = absent or not hashed
+	Stat   string // "size mtime inode", "" = absent or not told
 }
 
 const maxLines = 20000
@@ -65,20 +70,18 @@ func Parse(b []byte) (Observation, error) {
 		BootID: at(s["boot"], 0), User: at(s["user"], 1), CPUModel: at(s["cpu"], 1),
 		Addresses: s["addresses"], GPUs: s["gpus"], Runtimes: s["runtimes"],
 	}
-	if o.Clock, err = strconv.ParseFloat(strings.TrimSuffix(at(s["clock"], 0), ".N"), 64); err != nil {
-		return o, fmt.Errorf("read the probe's clock: %q is no number", at(s["clock"], 0))
+	if o.Clock, err = clock(at(s["clock"], 0)); err != nil {
+		return o, err
 	}
 	if o.UID, err = strconv.Atoi(at(s["user"], 0)); err != nil {
-		return o, fmt.Errorf("read the probe's user id: %q is no number", at(s["user"], 0))
+		return o, fmt.Errorf("read the probe's user id: %.40q is no number", at(s["user"], 0))
 	}
 	if o.OS == "" || o.Machine == "" || o.BootID == "" {
 		return o, fmt.Errorf("read the probe's answer: system, machine or boot id is missing")
 	}
 	o.CPUs, _ = strconv.Atoi(at(s["cpu"], 0))
 	o.MemTotal, o.MemFree = kib(at(s["memory"], 0)), kib(at(s["memory"], 1))
-	if f := strings.Fields(at(s["disk"], 0)); len(f) >= 6 {
-		o.DiskFree = kib(f[3])
-	}
+	o.DiskFree = diskFree(at(s["disk"], 0))
 	o.Writable = at(s["disk"], 1) == "writable"
 	for _, l := range s["interfaces"] {
 		if f := strings.Fields(l); len(f) >= 2 {
@@ -110,8 +113,10 @@ func sections(b []byte) (map[string][]string, error) {
 			}
 			name = n
 			out[name] = []string{}
+		} else if name == "files" { // paths stay as they are
+			out[name] = append(out[name], sc.Text())
 		} else if name != "" {
-			out[name] = append(out[name], strings.TrimSpace(sc.Text()))
+			out[name] = append(out[name], strings.TrimSpace(printable(sc.Text())))
 		}
 	}
 	if sc.Err() != nil {
@@ -128,6 +133,43 @@ func at(lines []string, i int) string {
 		return lines[i]
 	}
 	return ""
+}
+
+// printable drops what could steer a terminal.
+func printable(s string) string {
+	return strings.Map(func(r rune) rune {
+		if r == utf8.RuneError || !unicode.IsPrint(r) && r != '\t' {
+			return -1
+		}
+		return r
+	}, s)
+}
+
+// clock reads seconds since the epoch. What stands behind the point counts only as digits:
+// a date without %N leaves it out or prints it as it is.
+func clock(s string) (float64, error) {
+	whole, part, _ := strings.Cut(s, ".")
+	n, err := strconv.ParseUint(whole, 10, 40)
+	if err != nil {
+		return 0, fmt.Errorf("read the probe's clock: %.40q is no number", s)
+	}
+	frac, err := strconv.ParseUint(part, 10, 63)
+	if err != nil {
+		return float64(n), nil
+	}
+	return float64(n) + float64(frac)/math.Pow10(len(part)), nil
+}
+
+// diskFree reads the available bytes of a line of df -Pk: the column before the one in
+// percent, since the file system's name may hold spaces.
+func diskFree(line string) int64 {
+	f := strings.Fields(line)
+	for i := 2; i < len(f); i++ {
+		if strings.HasSuffix(f[i], "%") {
+			return kib(f[i-1])
+		}
+	}
+	return 0
 }
 
 func kib(s string) int64 {
@@ -165,11 +207,20 @@ func files(lines []string) []File {
 			continue
 		}
 		if f := strings.SplitN(l, " ", 5); len(f) == 5 {
-			out = append(out, File{SHA256: f[0], Stat: strings.Join(f[1:4], " "), Path: f[4]})
+			file := File{Path: f[4]}
+			if digestRE.MatchString(f[0]) {
+				file.SHA256 = f[0]
+			}
+			if !slices.Contains(f[1:4], "-") {
+				file.Stat = strings.Join(f[1:4], " ")
+			}
+			out = append(out, file)
 		}
 	}
 	return out
 }
+
+var digestRE = regexp.MustCompile(`^[0-9a-f]{64}$`)
 
 // filesFact is the same fact that the installed binary observes later.
 func (o Observation) filesFact() string {

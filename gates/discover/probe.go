@@ -16,18 +16,16 @@ func Probe(h fleet.Host) string {
 	for _, f := range h.Files {
 		files.WriteString(" " + remote.Quote(f))
 	}
-	return fmt.Sprintf(probe, remote.Quote(nearest(h.Root)), strings.TrimSpace(files.String()))
+	return fmt.Sprintf(probe, remote.Quote(path.Clean(h.Root)), strings.TrimSpace(files.String()))
 }
 
-// nearest is the folder above the root, which exists before the first installation.
-func nearest(root string) string { return path.Dir(path.Clean(root)) }
-
+// probe looks at the root, or at the nearest folder above it that exists. The clock stands
+// last, so that the time to hash files does not count as an offset.
 const probe = `LC_ALL=C; export LC_ALL
 have() { command -v "$1" >/dev/null 2>&1; }
-echo "== clock"; date +%%s.%%N 2>/dev/null || date +%%s
 echo "== os"; uname -s; uname -r; uname -m; uname -n
 sed -n 's/^PRETTY_NAME=//p' /etc/os-release 2>/dev/null
-echo "== boot"; cat /proc/sys/kernel/random/boot_id 2>/dev/null || sysctl -n kern.boottime 2>/dev/null | tr -cd '0-9'
+echo "== boot"; cat /proc/sys/kernel/random/boot_id 2>/dev/null || sysctl -n kern.boottime 2>/dev/null | sed 's/}.*//' | tr -cd '0-9'
 echo "== user"; id -u; id -un
 echo "== cpu"; getconf _NPROCESSORS_ONLN 2>/dev/null || nproc 2>/dev/null
 sed -n 's/^model name[^:]*: //p' /proc/cpuinfo 2>/dev/null | head -n 1
@@ -49,10 +47,12 @@ echo "== limits"; ulimit -l 2>/dev/null; ulimit -n
 echo "== files"
 for f in %[2]s; do
   if [ -f "$f" ] && [ -r "$f" ]; then
-    m=$(stat -c '%%s %%Y %%i' "$f" 2>/dev/null || stat -f '%%z %%m %%i' "$f" 2>/dev/null)
+    m=$(stat -L -c '%%s %%Y %%i' "$f" 2>/dev/null || stat -L -f '%%z %%m %%i' "$f" 2>/dev/null)
     s=$(sha256sum < "$f" 2>/dev/null || shasum -a 256 < "$f" 2>/dev/null || openssl dgst -sha256 -r < "$f" 2>/dev/null)
-    echo "${s%%%% *} $m $f"
-  else echo "absent $f"; fi
+    s=${s%%%% *}
+    printf '%%s %%s %%s\n' "${s:--}" "${m:-- - -}" "$f"
+  else printf 'absent %%s\n' "$f"; fi
 done
+echo "== clock"; date +%%s.%%N 2>/dev/null || date +%%s
 echo "== end"
 `

@@ -53,12 +53,13 @@ func ProcessName(iid string) string { return "engine-" + iid }
 // share GPUs start one after another; the others at once.
 func (Gate) Plan(_ context.Context, v gates.View) (gates.Plan, error) {
 	var p gates.Plan
+	turn := map[string]string{} // shared device → the step after which the next engine may start
 	for _, e := range v.Fleet.EngineIDs() {
 		r, err := v.Fleet.Resolve(e)
 		if err != nil {
 			return p, problem.Wrap(problem.Invalid, "launch_unresolved", "plan gate C", err, "narwhal validate names the line")
 		}
-		steps, err := engineSteps(v, r)
+		steps, err := engineSteps(v, r, turn)
 		if err != nil {
 			return p, err
 		}
@@ -67,16 +68,17 @@ func (Gate) Plan(_ context.Context, v gates.View) (gates.Plan, error) {
 	return p, nil
 }
 
-func engineSteps(v gates.View, r fleet.Resolved) ([]gates.Step, error) {
+func engineSteps(v gates.View, r fleet.Resolved, turn map[string]string) ([]gates.Step, error) {
 	e, f := r.IID, v.Fleet
+	device := deviceOf(f, e)
 	root := f.Deploy.Hosts[r.Host].Root
 	var steps []gates.Step
 	var before []string
 	add := func(s gates.Step) {
-		s.Host, s.Engine, s.Needs = r.Host, e, before
+		s.Host, s.Engine, s.Needs = r.Host, e, append(before, s.Needs...)
 		steps, before = append(steps, s), []string{s.ID}
 	}
-	if v.Wants(portsKey(e)) || v.Wants(launchKey(e)) {
+	if v.Wants(portsKey(e)) || (v.Wants(launchKey(e)) && !v.Current(portsKey(e))) {
 		add(gates.Step{
 			ID: "C/ports/" + e, Title: "check the ports of " + e, Effect: gates.Observe, Yields: portsKey(e), Limit: fleet.Duration(time.Minute),
 			Argv: gates.HostCommand(f, r.Host, "ports", PortsRequest{Root: root, Name: ProcessName(e), Listen: listens(r)}),
@@ -91,6 +93,12 @@ func engineSteps(v gates.View, r fleet.Resolved) ([]gates.Step, error) {
 		s.Title, s.Yields, s.Secrets = "launch engine "+e, launchKey(e), r.Secrets
 		if was := v.Facts["proc/"+ProcessName(e)+"/launch"]; was != "" && was != gates.Gone && was != spec.Launch {
 			s.Effect, s.Title = gates.Disrupt, "replace engine "+e
+		}
+		if step := turn[device]; device != "" && step != "" {
+			s.Needs = []string{step} // an engine measures the device's free memory while it starts
+		}
+		if device != "" {
+			turn[device] = "C/live/" + e
 		}
 		add(s)
 	}
@@ -107,10 +115,22 @@ func engineSteps(v gates.View, r fleet.Resolved) ([]gates.Step, error) {
 	if v.Wants(cacheKey(e)) || v.Wants(launchKey(e)) {
 		add(gates.Step{
 			ID: "C/cache/" + e, Title: "capture the cache layout of " + e, Effect: gates.Observe, Yields: cacheKey(e), Limit: fleet.Duration(time.Minute),
-			Argv: gates.HostCommand(f, r.Host, "engine-cache", CacheRequest{URL: r.URL}),
+			Argv: gates.HostCommand(f, r.Host, "engine-cache", CacheRequest{URL: r.URL, Geometry: geometryOf(f.EngineContract)}),
 		})
 	}
 	return steps, nil
+}
+
+// deviceOf names the device that an engine shares, "" when it has its own.
+func deviceOf(f fleet.Fleet, iid string) string {
+	e, _ := f.ByID(iid)
+	if e.SharedDevice == nil {
+		return ""
+	}
+	if e.SharedDevice.GPUUUID != "" {
+		return e.SharedDevice.GPUUUID
+	}
+	return f.HostOf(iid) + "/" + e.SharedDevice.Group
 }
 
 func stopWithin(r fleet.Resolved) fleet.Duration {

@@ -63,9 +63,11 @@ type Live struct {
 	WaitedMS     int64          `json:"waited_ms"`
 }
 
-// CacheRequest asks for an engine's cache layout.
+// CacheRequest asks for an engine's cache layout. Geometry is what the fleet's contract
+// says, nil where it does not; it counts only where the engine tells none.
 type CacheRequest struct {
-	URL string `json:"url"`
+	URL      string           `json:"url"`
+	Geometry *engine.Geometry `json:"geometry,omitempty"`
 }
 
 // HostVerbs are what gate C asks of the binary on a host.
@@ -126,8 +128,13 @@ func live(ctx context.Context, q LiveRequest) (Live, error) {
 			break
 		}
 		if out.Reason = ask(ctx, client, q.Model, &out); out.Reason == "" {
-			out.Ready = true
+			if out.Ready = rec.Alive(); !out.Ready {
+				out.Reason = "another process answers on its address"
+			}
 			break
+		}
+		if len(out.Models) > 0 && !serves(out.Models, q.Model) {
+			break // waiting does not change what it serves
 		}
 		if time.Since(begin) > q.Within.D() {
 			out.Reason = fmt.Sprintf("not ready within %s: %s", q.Within, out.Reason)
@@ -161,6 +168,9 @@ func ask(ctx context.Context, c *engine.Client, model string, out *Live) string 
 	if out.Models, err = c.Models(ctx); err != nil {
 		return err.Error()
 	}
+	if !serves(out.Models, model) {
+		return fmt.Sprintf("it serves %s, not %s", names(out.Models), model)
+	}
 	done, err := c.Complete(ctx, engine.CompletionRequest{Model: model, Prompt: probePrompt, MaxTokens: probeTokens, IgnoreEOS: true})
 	if err != nil {
 		return err.Error()
@@ -180,5 +190,9 @@ func cache(ctx context.Context, q CacheRequest) (engine.CacheLayout, error) {
 	defer c.Close()
 	ctx, cancel := context.WithTimeout(ctx, askLimit)
 	defer cancel()
-	return c.CacheLayout(ctx)
+	l, err := c.CacheLayout(ctx)
+	if err != nil {
+		return l, err
+	}
+	return declared(l, q.Geometry), nil
 }

@@ -4,6 +4,7 @@ import (
 	"fmt"
 	"reflect"
 	"strings"
+	"time"
 
 	"github.com/narwhal-fleet/narwhal/gates"
 	"github.com/narwhal-fleet/narwhal/gates/record"
@@ -51,6 +52,7 @@ func look(v gates.View, e string) seen {
 }
 
 func (s seen) finding(code, key, want, got, hint string) record.Finding {
+	want, got = engine.Printable(want, 400), engine.Printable(got, 400) // an engine's words may be in it
 	return record.Finding{Code: code, Host: s.host, Engine: s.iid, Want: want, Got: got, Hint: hint, Evidence: string(record.NewKey("C", key, s.iid)),
 		Message: fmt.Sprintf("engine %s on host %s: got %s, want %s", s.iid, s.host, got, want)}
 }
@@ -64,21 +66,47 @@ func (s seen) alone(v gates.View) []record.Finding {
 	if !s.has["live"] {
 		return out
 	}
+	if !s.live.Ready && len(s.live.Models) > 0 && !serves(s.live.Models, v.Fleet.Model) {
+		return append(out, s.wrongModel(v.Fleet.Model))
+	}
 	if !s.live.Ready {
 		f := s.finding("engine-not-ready", "live", "an engine that generates", s.live.Reason, hintFromLog(s.live.Log))
 		return append(out, f)
 	}
-	if s.has["launch"] && (s.live.PID != s.launch.PID || s.live.Ticks != s.launch.Ticks || s.live.BootID != s.launch.BootID) {
-		out = append(out, s.finding("engine-identity", "live", fmt.Sprintf("pid %d as launched", s.launch.PID), fmt.Sprintf("pid %d", s.live.PID), "narwhal gate run --again C"))
-	}
+	out = append(out, s.identity()...)
 	if !serves(s.live.Models, v.Fleet.Model) {
-		out = append(out, s.finding("model-differs", "live", "model "+v.Fleet.Model, names(s.live.Models), "set --served-model-name in the launch, or model in the fleet file"))
+		out = append(out, s.wrongModel(v.Fleet.Model))
 	}
-	if c := v.Fleet.EngineContract; c != nil && c.EngineVersion != s.live.Version {
+	if c := v.Fleet.EngineContract; c != nil && c.EngineVersion != "" && c.EngineVersion != s.live.Version {
 		out = append(out, s.finding("version-differs", "live", "version "+c.EngineVersion, s.live.Version, "install that version or change engine_contract.engine_version"))
 	}
 	if s.has["cache"] && s.cache.BytesPerBlock <= 0 {
-		out = append(out, s.finding("cache-size-unknown", "cache", "the bytes of a block", "nothing that tells them", "an engine that shows no cache geometry needs engine_contract with kv_heads, head_size and hidden_layers"))
+		out = append(out, s.finding("cache-size-unknown", "cache", "the bytes of a block", "nothing that tells them", "an engine that shows no cache geometry needs engine_contract with kv_heads, head_size, hidden_layers, model_dtype and kv_cache_dtype"))
+	}
+	return out
+}
+
+func (s seen) wrongModel(want string) record.Finding {
+	return s.finding("model-differs", "live", "model "+want, names(s.live.Models), "set --served-model-name in the launch, or model in the fleet file")
+}
+
+// startSlack is how much earlier than its launch an engine may say that it started: clocks
+// are stepped.
+const startSlack = time.Minute
+
+// identity checks that who answers is who was launched. A restart by the same launch is
+// the same engine; one that started before the launch is somebody else's.
+func (s seen) identity() []record.Finding {
+	var out []record.Finding
+	if !s.has["launch"] {
+		return nil
+	}
+	const hint = "stop what else listens on the engine's address, then narwhal gate run --again C"
+	if s.live.Launch != s.launch.Launch {
+		out = append(out, s.finding("engine-identity", "live", fmt.Sprintf("launch %.12s", s.launch.Launch), fmt.Sprintf("launch %.12s, pid %d", s.live.Launch, s.live.PID), hint))
+	}
+	if launched := float64(s.launch.Started.UnixNano()) / 1e9; s.live.ProcessStart < launched-startSlack.Seconds() {
+		out = append(out, s.finding("engine-identity", "live", fmt.Sprintf("a process started at %.0f (seconds since 1970)", launched), fmt.Sprintf("one started at %.0f", s.live.ProcessStart), hint))
 	}
 	return out
 }
@@ -130,8 +158,8 @@ func names(models []engine.Model) string {
 }
 
 func rootOf(models []engine.Model) string {
-	if len(models) == 0 {
-		return ""
+	if len(models) == 0 || models[0].Root == "" {
+		return "no model path"
 	}
 	return models[0].Root
 }

@@ -240,6 +240,9 @@ func judgeEdge(fab fleet.Fabric, e Edge, s Sample, floor float64) []record.Findi
 	if fab.Interface != "" {
 		for _, end := range []struct{ host, route string }{{e.From, s.RouteFrom}, {e.To, s.RouteTo}} {
 			end, r := end.host, end.route
+			if r == "" {
+				r = "an unknown interface"
+			}
 			if name, _, _ := cutRoute(r); name != fab.Interface {
 				out = append(out, record.Finding{Code: "edge-interface", Host: end, Want: fab.Interface, Got: r, Evidence: at,
 					Message: fmt.Sprintf("edge %s → %s: host %s routes over %s, want %s", e.From, e.To, end, r, fab.Interface), Hint: "fix the route or deploy.fabric.interface"})

@@ -7,9 +7,11 @@ import (
 	"errors"
 	"fmt"
 	"io"
+	"math"
 	"net"
 	"strings"
 	"sync"
+	"sync/atomic"
 	"syscall"
 	"time"
 
@@ -18,6 +20,7 @@ import (
 	"github.com/narwhal-fleet/narwhal/fleet"
 	"github.com/narwhal-fleet/narwhal/gates"
 	"github.com/narwhal-fleet/narwhal/internal/route"
+	"github.com/narwhal-fleet/narwhal/runtime/engine"
 )
 
 // MeasureRequest asks for one sample of an edge.
@@ -53,6 +56,8 @@ const (
 	maxLine    = 4 << 10
 	chunk      = 256 << 10
 	idleLimit  = 10 * time.Minute // a tester that nobody asks ends by itself
+	maxOpen    = 4 * maxStreams   // connections at one time; more are closed at once
+	maxRoute   = 128              // bytes kept of a route that the other end tells
 	pings      = 20
 	startLimit = 10 * time.Second // for a tester to listen
 )
@@ -84,13 +89,14 @@ func Serve(ctx context.Context, address string) error {
 
 func serve(ctx context.Context, l net.Listener) error {
 	ctx, cancel := context.WithCancel(ctx)
-	defer cancel()
+	var wg sync.WaitGroup
+	defer wg.Wait()
+	defer cancel() // ends the connections that are waited for
 	idle := time.AfterFunc(idleLimit, cancel)
 	defer idle.Stop()
 	context.AfterFunc(ctx, func() { _ = l.Close() })
 	t := &tester{tokens: map[string]*meter{}}
-	var wg sync.WaitGroup
-	defer wg.Wait()
+	seats := make(chan struct{}, maxOpen)
 	for {
 		c, err := l.Accept()
 		if err != nil {
@@ -99,8 +105,15 @@ func serve(ctx context.Context, l net.Listener) error {
 			}
 			return fmt.Errorf("accept a fabric connection: %w", err)
 		}
+		select {
+		case seats <- struct{}{}:
+		default:
+			_ = c.Close()
+			continue
+		}
 		idle.Reset(idleLimit)
 		wg.Go(func() {
+			defer func() { <-seats }()
 			defer c.Close()
 			defer context.AfterFunc(ctx, func() { _ = c.Close() })()
 			t.handle(c)
@@ -242,22 +255,26 @@ func Measure(ctx context.Context, q MeasureRequest) (Sample, error) {
 	if err != nil {
 		return s, err
 	}
-	s.RouteTo, s.MTUTo = strings.TrimSpace(open.Route), open.MTU
+	s.RouteTo, s.MTUTo = engine.Printable(strings.TrimSpace(open.Route), maxRoute), open.MTU
 	if s.RTT, err = roundTrip(c, r); err != nil {
 		return s, err
 	}
-	if err := send(ctx, q, token); err != nil {
+	sent, err := send(ctx, q, token)
+	if err != nil {
 		return s, fmt.Errorf("measure %s → %s: %w", q.From, q.To, err)
 	}
 	end, err := ask(c, r, control{Op: "end"})
 	if err != nil {
 		return s, err
 	}
-	if end.Seconds <= 0 || end.Bytes <= 0 {
-		return s, fmt.Errorf("measure %s → %s: nothing arrived", q.From, q.To)
-	}
 	s.Bytes, s.Seconds = end.Bytes, end.Seconds
 	s.Gbps = 8 * float64(end.Bytes) / end.Seconds / 1e9
+	switch {
+	case end.Seconds <= 0 || end.Bytes <= 0:
+		return s, fmt.Errorf("measure %s → %s: nothing arrived", q.From, q.To)
+	case end.Bytes > sent || math.IsInf(s.Gbps, 0):
+		return s, fmt.Errorf("measure %s → %s: the tester counts %d bytes in %g s, %d were sent", q.From, q.To, end.Bytes, end.Seconds, sent)
+	}
 	return s, nil
 }
 
@@ -300,11 +317,12 @@ func roundTrip(c net.Conn, r *bufio.Reader) (float64, error) {
 	return float64(least.Nanoseconds()) / 1e3, nil
 }
 
-// send fills all streams for the asked time.
-func send(ctx context.Context, q MeasureRequest, token string) error {
+// send fills all streams for the asked time and returns how many bytes went out.
+func send(ctx context.Context, q MeasureRequest, token string) (int64, error) {
 	ctx, cancel := context.WithTimeout(ctx, q.For.D())
 	defer cancel()
 	var g errgroup.Group
+	var sent atomic.Int64
 	for range q.Streams {
 		g.Go(func() error {
 			c, err := (&net.Dialer{Timeout: 10 * time.Second}).DialContext(context.WithoutCancel(ctx), "tcp", q.Address)
@@ -319,7 +337,9 @@ func send(ctx context.Context, q MeasureRequest, token string) error {
 			deadline, _ := ctx.Deadline()
 			_ = c.SetWriteDeadline(deadline)
 			for ctx.Err() == nil {
-				if _, err := c.Write(buf); err != nil {
+				n, err := c.Write(buf)
+				sent.Add(int64(n))
+				if err != nil {
 					var timeout net.Error
 					if errors.As(err, &timeout) && timeout.Timeout() {
 						return nil
@@ -330,7 +350,8 @@ func send(ctx context.Context, q MeasureRequest, token string) error {
 			return nil
 		})
 	}
-	return g.Wait()
+	err := g.Wait()
+	return sent.Load(), err
 }
 
 // cutRoute splits "interface source".

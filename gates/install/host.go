@@ -224,7 +224,20 @@ func keygen(ctx context.Context, q RootRequest) (Key, error) {
 // PrivateKeyPath is where a host keeps its sidecar's private key.
 func PrivateKeyPath(root string) string { return filepath.Join(root, gates.DirEtc, "sidecar.key") }
 
-// key answers the public key; ErrUndone when either half is missing.
+// paired reports whether the private half is there and belongs to the public one.
+func paired(root string, public []byte) bool {
+	if _, err := os.Stat(PrivateKeyPath(root)); err != nil {
+		return false // opening would make one
+	}
+	signer, _, err := attest.OpenKeyFile(PrivateKeyPath(root), nil)
+	if err != nil {
+		return false
+	}
+	p, err := attest.LoadPublic(public)
+	return err == nil && p.Hint() == signer.Public().Hint()
+}
+
+// key answers the public key; ErrUndone when a half is missing or they do not fit.
 func key(_ context.Context, q RootRequest) (Key, error) {
 	b, err := os.ReadFile(filepath.Join(q.Root, gates.SidecarKey))
 	if errors.Is(err, fs.ErrNotExist) {
@@ -232,7 +245,7 @@ func key(_ context.Context, q RootRequest) (Key, error) {
 	} else if err != nil {
 		return Key{}, fmt.Errorf("read sidecar key: %w", err)
 	}
-	if _, err := os.Stat(PrivateKeyPath(q.Root)); err != nil {
+	if !paired(q.Root, b) {
 		return Key{}, gates.ErrUndone
 	}
 	sum := sha256.Sum256(b)

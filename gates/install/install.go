@@ -10,6 +10,7 @@ import (
 	"encoding/json"
 	"fmt"
 	"path"
+	"reflect"
 	"time"
 
 	"github.com/narwhal-fleet/narwhal/fleet"
@@ -50,6 +51,11 @@ type Role struct {
 	Model   string   `json:"model"`
 	Engines []string `json:"engines"`
 	Router  bool     `json:"router"`
+}
+
+// String quotes what a host may have written.
+func (r Role) String() string {
+	return fmt.Sprintf("host %.64q of fleet %.64q, model %.64q, engines %.64q, router %v", r.Host, r.Fleet, r.Model, r.Engines, r.Router)
 }
 
 func roleOf(f fleet.Fleet, host string) Role {
@@ -163,9 +169,12 @@ func (Gate) Judge(v gates.View) []record.Finding {
 				Message: fmt.Sprintf("host %s runs release %.12s, want %.12s", h, s.Self, v.Release.SHA256), Hint: "narwhal gate run --again B"})
 		}
 		var r RoleFiles
-		if v.Decode(filesKey(h), &r) == nil && r.Role.Host != h {
-			out = append(out, record.Finding{Code: "role-differs", Host: h, Want: h, Got: r.Role.Host, Evidence: string(filesKey(h)),
-				Message: fmt.Sprintf("host %s says it is %q", h, r.Role.Host), Hint: "two hosts share one root: give each its own deploy.hosts root"})
+		if v.Decode(filesKey(h), &r) == nil {
+			if want := roleOf(v.Fleet, h); !reflect.DeepEqual(r.Role, want) {
+				out = append(out, record.Finding{Code: "role-differs", Host: h, Want: want.String(), Got: r.Role.String(), Evidence: string(filesKey(h)),
+					Message: fmt.Sprintf("host %s says it is %s, want %s", h, r.Role, want),
+					Hint:    "two hosts or fleets share one root: give each its own deploy.hosts root"})
+			}
 		}
 		var k Key
 		if v.Decode(keyKey(h), &k) == nil && k.Public == "" {

@@ -70,6 +70,9 @@ func newProber(ctx context.Context, url, model string, seed uint64) (*prober, er
 
 // prompt makes text of about n tokens and cuts it to exactly n by the engine's own count.
 func (p *prober) prompt(ctx context.Context, n int) ([]int, error) {
+	if n < 1 {
+		return nil, fmt.Errorf("make a prompt: the engine takes %d tokens at most, which leaves no room", p.limit)
+	}
 	var b strings.Builder
 	for b.Len() < n*6+16 {
 		b.WriteString(strconv.FormatUint(p.rng.Uint64(), 36))

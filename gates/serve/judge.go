@@ -36,7 +36,7 @@ func (Gate) Judge(v gates.View) []record.Finding {
 				"lower deploy.trial.rates, relax slo, or add engines")
 		}
 	}
-	return append(out, reconcile(v, t)...)
+	return append(append(out, reconcile(v, t)...), judgeBundle(v)...)
 }
 
 const shownMismatches = 5

@@ -88,7 +88,7 @@ func (Gate) Plan(_ context.Context, v gates.View) (gates.Plan, error) {
 	}
 	if v.Wants(bundleKey) || v.Wants(trialKey) || v.Wants(routerKey) {
 		s := local("bundle", "collect a bundle", bundleKey, "bundle", 5*shortLimit, nil)
-		s.Media = "application/gzip"
+		s.Media, s.Local.Runs = "application/gzip", bundleRuns(f)
 		add(s)
 	}
 	return p, nil

@@ -60,6 +60,19 @@ func (i Identity) Alive() bool {
 	return ok && now == i
 }
 
+// grouped reports whether the process has ended and left others in the group that it led.
+// The kernel gives its pid to no new process while that group has members, so whoever
+// is in the group belongs to it, unless a process lives under the pid.
+func grouped(i Identity) bool {
+	if i.PID <= 1 || i.BootID != BootID() {
+		return false
+	}
+	if _, taken := Of(i.PID); taken {
+		return false
+	}
+	return groupAlive(i.PID)
+}
+
 // BootID identifies the machine's present boot, "" when it cannot be read.
 func BootID() string {
 	if b, err := os.ReadFile("/proc/sys/kernel/random/boot_id"); err == nil {

@@ -5,6 +5,7 @@ import (
 	"encoding/json"
 	"errors"
 	"fmt"
+	"maps"
 	"os"
 	"os/exec"
 	"path/filepath"
@@ -60,16 +61,18 @@ func Start(ctx context.Context, dir string, s Spec, become []string) (r Record, 
 	}
 	if old, ok := Read(dir, s.Name); ok && old.Alive() {
 		if old.Launch != s.Launch {
-			return old, false, fmt.Errorf("start process %s: %w (pid %d, launch %.12s)", s.Name, ErrOther, old.PID, old.Launch)
+			return old, false, otherError(s.Name, old)
 		}
 		return old, true, nil
 	}
-	cmd, spec, err := prepare(dir, s, become)
+	cmd, log, spec, err := prepare(dir, s, become)
 	if err != nil {
 		return r, false, err
 	}
 	defer os.Remove(spec)
-	if err := cmd.Start(); err != nil {
+	err = cmd.Start()
+	_ = log.Close()
+	if err != nil {
 		return r, false, fmt.Errorf("start process %s: %w", s.Name, err)
 	}
 	exited := make(chan error, 1)
@@ -77,29 +80,41 @@ func Start(ctx context.Context, dir string, s Spec, become []string) (r Record, 
 	return awaitRecord(ctx, dir, s, cmd.Process.Pid, exited)
 }
 
-func prepare(dir string, s Spec, become []string) (*exec.Cmd, string, error) {
+func otherError(name string, r Record) error {
+	return fmt.Errorf("start process %s: %w (pid %d, launch %.12s)", name, ErrOther, r.PID, r.Launch)
+}
+
+// prepare makes the command, its open log, which the caller closes, and the spec's file.
+func prepare(dir string, s Spec, become []string) (cmd *exec.Cmd, log *os.File, spec string, err error) {
 	_, logPath, _ := paths(dir, s.Name)
+	fail := func(err error) (*exec.Cmd, *os.File, string, error) {
+		if spec != "" {
+			_ = os.Remove(spec)
+		}
+		return nil, nil, "", fmt.Errorf("start process %s: %w", s.Name, err)
+	}
 	b, err := json.Marshal(s)
 	if err != nil {
-		return nil, "", fmt.Errorf("start process %s: %w", s.Name, err)
+		return fail(err)
 	}
 	f, err := os.CreateTemp(dir, s.Name+".spec-*")
 	if err != nil {
-		return nil, "", fmt.Errorf("start process %s: %w", s.Name, err)
+		return fail(err)
 	}
-	defer f.Close()
-	if _, err := f.Write(b); err != nil {
-		return nil, "", fmt.Errorf("start process %s: %w", s.Name, err)
+	spec = f.Name()
+	_, err = f.Write(b)
+	if err = errors.Join(err, f.Close()); err != nil {
+		return fail(err)
 	}
-	log, err := os.OpenFile(logPath, os.O_CREATE|os.O_APPEND|os.O_WRONLY, 0o600)
+	log, err = os.OpenFile(logPath, os.O_CREATE|os.O_APPEND|os.O_WRONLY, 0o600)
 	if err != nil {
-		return nil, "", fmt.Errorf("start process %s: %w", s.Name, err)
+		return fail(err)
 	}
-	cmd := exec.Command(become[0], append(slices.Clone(become[1:]), dir, f.Name())...)
+	cmd = exec.Command(become[0], append(slices.Clone(become[1:]), dir, spec)...)
 	cmd.Stdout, cmd.Stderr = log, log
 	cmd.Dir = s.Dir
 	cmd.SysProcAttr = &syscall.SysProcAttr{Setsid: true}
-	return cmd, f.Name(), nil
+	return cmd, log, spec, nil
 }
 
 // awaitRecord waits until the child has recorded itself under the name, or has ended.
@@ -112,8 +127,11 @@ func awaitRecord(ctx context.Context, dir string, s Spec, pid int, exited <-chan
 		}
 		select {
 		case err := <-exited:
-			if r, ok := Read(dir, s.Name); ok && r.PID != pid && r.Launch == s.Launch && r.Alive() {
-				return r, true, nil // somebody else was faster with the same launch
+			if r, ok := Read(dir, s.Name); ok && r.PID != pid && r.Alive() { // somebody else was faster
+				if r.Launch != s.Launch {
+					return r, false, otherError(s.Name, r)
+				}
+				return r, true, nil
 			}
 			_, log, _ := paths(dir, s.Name)
 			return Record{}, false, fmt.Errorf("start process %s: it ended at once (%v): %s", s.Name, err, Tail(log, 400))
@@ -150,6 +168,12 @@ func Become(dir, specPath string) error {
 	if err != nil {
 		return err
 	}
+	env := environment(s)
+	if path, ok := s.Env["PATH"]; ok { // the program is looked for where it will look itself
+		if err := os.Setenv("PATH", path); err != nil {
+			return fmt.Errorf("become %s: %w", s.Name, err)
+		}
+	}
 	program, err := exec.LookPath(s.Argv[0])
 	if err != nil {
 		return fmt.Errorf("become %s: %w", s.Name, err)
@@ -158,18 +182,21 @@ func Become(dir, specPath string) error {
 	if err := write(recPath, r); err != nil {
 		return fmt.Errorf("become %s: %w", s.Name, err)
 	}
-	return fmt.Errorf("become %s: %w", s.Name, syscall.Exec(program, s.Argv, environment(s)))
+	return fmt.Errorf("become %s: %w", s.Name, syscall.Exec(program, s.Argv, env))
 }
 
+// environment holds each name once: of two, C libraries take the first and shells the last.
 func environment(s Spec) []string {
-	var env []string
+	vars := map[string]string{}
 	for _, name := range append([]string{"PATH", "HOME", "LANG", "TMPDIR", "USER", "NARWHAL_LOOPBACK"}, s.Inherit...) {
 		if v, ok := os.LookupEnv(name); ok {
-			env = append(env, name+"="+v)
+			vars[name] = v
 		}
 	}
-	for k, v := range s.Env {
-		env = append(env, k+"="+v)
+	maps.Copy(vars, s.Env)
+	var env []string
+	for _, name := range slices.Sorted(maps.Keys(vars)) {
+		env = append(env, name+"="+vars[name])
 	}
 	return env
 }

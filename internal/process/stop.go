@@ -17,48 +17,82 @@ type Stopped struct {
 	Killed bool `json:"killed,omitempty"` // KILL was needed
 }
 
-// Stop ends the recorded process and its session: TERM, then KILL after within.
-// Stopping what does not run is a success. The record is removed.
+// killWait is how long KILL may take to show.
+const killWait = 5 * time.Second
+
+// Stop ends the recorded process and what it left in its process group: TERM, then KILL
+// after within. Stopping what does not run is a success. The record is removed once the
+// process has ended; when ctx ends first, it stays and the process is not killed.
 func Stop(ctx context.Context, dir, name string, within time.Duration) (Stopped, error) {
 	if !nameRE.MatchString(name) {
 		return Stopped{}, fmt.Errorf("stop process %q: the name is not usable", name)
 	}
-	path, _, _ := paths(dir, name)
 	r, ok := Read(dir, name)
 	if !ok {
 		return Stopped{Name: name}, nil
 	}
-	out := Stopped{Name: name, Was: r.Alive(), PID: r.PID}
+	out := Stopped{Name: name, Was: r.Alive() || grouped(r.Identity), PID: r.PID}
 	if out.Was {
 		_ = syscall.Kill(-r.PID, syscall.SIGTERM)
 		if !gone(ctx, r.Identity, within) {
+			if ctx.Err() != nil {
+				return out, fmt.Errorf("stop process %s: %w", name, context.Cause(ctx))
+			}
 			out.Killed = true
-			_ = syscall.Kill(-r.PID, syscall.SIGKILL)
-			if !gone(ctx, r.Identity, 5*time.Second) {
+			killGroup(r.Identity)
+			if !gone(ctx, r.Identity, killWait) {
 				return out, fmt.Errorf("stop process %s: pid %d survived KILL", name, r.PID)
 			}
 		}
 	}
-	if err := os.Remove(path); err != nil && !os.IsNotExist(err) {
+	if err := forget(dir, name, r.Identity); err != nil {
 		return out, fmt.Errorf("stop process %s: %w", name, err)
 	}
 	return out, nil
 }
 
-// gone waits until the process has ended; false when it still runs after the limit.
+// forget removes the record of one process; a record of another one stays.
+func forget(dir, name string, id Identity) error {
+	path, _, lockPath := paths(dir, name)
+	lock, err := os.OpenFile(lockPath, os.O_CREATE|os.O_RDWR|syscall.O_CLOEXEC, 0o600)
+	if err != nil {
+		return err
+	}
+	defer lock.Close()
+	if err := syscall.Flock(int(lock.Fd()), syscall.LOCK_EX); err != nil {
+		return err
+	}
+	if r, ok := Read(dir, name); ok && r.Identity != id {
+		return nil
+	}
+	if err := os.Remove(path); err != nil && !os.IsNotExist(err) {
+		return err
+	}
+	return nil
+}
+
+// gone waits until the process and its group have ended; false when something still runs
+// after the limit.
 func gone(ctx context.Context, id Identity, within time.Duration) bool {
 	deadline := time.NewTimer(within)
 	defer deadline.Stop()
 	tick := time.NewTicker(10 * time.Millisecond)
 	defer tick.Stop()
-	for id.Alive() {
+	for id.Alive() || grouped(id) {
 		select {
 		case <-ctx.Done():
 			return false
 		case <-deadline.C:
-			return !id.Alive()
+			return !id.Alive() && !grouped(id)
 		case <-tick.C:
 		}
 	}
 	return true
+}
+
+// killGroup sends KILL to the process and its group.
+func killGroup(id Identity) {
+	if id.Alive() || grouped(id) {
+		_ = syscall.Kill(-id.PID, syscall.SIGKILL)
+	}
 }

@@ -1,0 +1,364 @@
+package main
+
+import (
+	"bytes"
+	"context"
+	"encoding/json"
+	"net"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"slices"
+	"strings"
+	"syscall"
+	"testing"
+	"time"
+
+	"github.com/narwhal-fleet/narwhal/fleet/remote/loopback"
+	"github.com/narwhal-fleet/narwhal/gates/record"
+	"github.com/narwhal-fleet/narwhal/internal/process"
+)
+
+// made lists the evidence that a record gained after an event.
+func made(t *testing.T, snap *record.Snapshot, after int64) []string {
+	t.Helper()
+	var out []string
+	for _, ev := range snap.Events {
+		var e record.Evidence
+		if ev.Seq > after && ev.Kind == record.KindEvidence && json.Unmarshal(ev.Body, &e) == nil {
+			out = append(out, string(e.Key))
+		}
+	}
+	slices.Sort(out)
+	return out
+}
+
+func (w *world) kill(host int, name string) {
+	w.t.Helper()
+	r, ok := process.Read(filepath.Join(w.sbx.Hosts[host].Root, "run"), name)
+	if !ok || !r.Alive() {
+		w.t.Fatalf("%s does not run", name)
+	}
+	if err := syscall.Kill(-r.PID, syscall.SIGKILL); err != nil {
+		w.t.Fatal(err)
+	}
+	await(w.t, name+" to end", func() bool { return !r.Alive() })
+}
+
+func await(t *testing.T, what string, done func() bool) {
+	t.Helper()
+	deadline := time.Now().Add(30 * time.Second)
+	for !done() {
+		if time.Now().After(deadline) {
+			t.Fatalf("waited too long for %s", what)
+		}
+		time.Sleep(5 * time.Millisecond)
+	}
+}
+
+// TestLife takes one fleet through what happens to fleets: processes die, inputs change,
+// the operator goes back.
+func TestLife(t *testing.T) {
+	w := newWorld(t, 2, nil)
+	w.must(0, w.gates())
+	t.Run("an engine is killed", func(t *testing.T) {
+		seq := w.latest().Seq
+		w.kill(1, "engine-e1")
+		r := w.must(0, w.gates())
+		if !strings.Contains(r.err, "engine-e1 is not running") {
+			t.Errorf("the reason is not shown: %s", r.err)
+		}
+		want := []string{"C/cache/e1", "C/launch/e1", "C/live/e1", "C/ports/e1", "E/sidecar/e1", "E/statement/e1", "F/pair/e0/e1", "F/pair/e1/e0"}
+		if got := made(t, w.latest(), seq); !slices.Equal(got, want) {
+			t.Errorf("made again\n%v, want\n%v", got, want)
+		}
+	})
+	t.Run("a sidecar is killed", func(t *testing.T) {
+		seq := w.latest().Seq
+		w.kill(0, "sidecar-e0")
+		w.must(0, w.gates())
+		want := []string{"E/sidecar/e0", "E/statement/e0"}
+		if got := made(t, w.latest(), seq); !slices.Equal(got, want) {
+			t.Errorf("made again %v, want %v", got, want)
+		}
+	})
+	t.Run("the SLO changes", func(t *testing.T) {
+		seq := w.latest().Seq
+		w.rewrite(func(doc map[string]any) { doc["slo"].(map[string]any)["ttft_s"] = 1.5 })
+		st := w.reply(w.must(0, w.run("gate", "status", "-f", w.fleet, "--format", "json")))
+		if !strings.Contains(st.states(), "F:stale") || !strings.Contains(st.states(), "D:passed") {
+			t.Errorf("status says %s", st.states())
+		}
+		w.must(0, w.gates())
+		want := []string{"A/inputs", "F/pair/e0/e1", "F/pair/e1/e0", "G/bundle", "G/journal", "G/ready", "G/router", "G/trial"}
+		if got := made(t, w.latest(), seq); !slices.Equal(got, want) {
+			t.Errorf("made again\n%v, want\n%v", got, want)
+		}
+	})
+	t.Run("rollback", func(t *testing.T) { rollback(t, w) })
+}
+
+// rollback goes back to C, is killed at every event on the way, and is finished by the
+// same command.
+func rollback(t *testing.T, w *world) {
+	back := []string{"gate", "rollback", "--to", "C", "-f", w.fleet, "--yes", "--format", "json"}
+	w.must(6, w.run("gate", "rollback", "--to", "C", "-f", w.fleet))
+	dry := w.reply(w.must(0, w.run("gate", "rollback", "--to", "C", "-f", w.fleet, "--dry-run", "--format", "json")))
+	if len(dry.Data.Rerun) != 4 {
+		t.Errorf("the dry run says %v must run again", dry.Data.Rerun)
+	}
+	kills := 0
+	w.env = []string{"NARWHAL_CRASH_AFTER=2"}
+	r := w.run(back...)
+	for ; r.code == -1 && kills < 200; r = w.run(back...) {
+		kills++
+		if run := w.gates(); kills == 1 && run.code != 6 {
+			t.Errorf("gate run in the middle of a rollback: exit %d, want 6", run.code)
+		}
+	}
+	w.env = nil
+	res := w.reply(w.must(0, r))
+	if kills < 3 {
+		t.Errorf("killed %d times only", kills)
+	}
+	for _, name := range []string{"router", "sidecar-e0", "sidecar-e1"} {
+		if !slices.Contains(res.Data.Stopped, name) {
+			t.Errorf("%s is not among the stopped %v", name, res.Data.Stopped)
+		}
+	}
+	if !slices.Equal(res.Data.Rerun, []string{"D", "E", "F", "G"}) || len(res.Data.Residue) != 0 {
+		t.Errorf("rerun %v, residue %v", res.Data.Rerun, res.Data.Residue)
+	}
+	for i, h := range w.sbx.Hosts {
+		for _, r := range process.List(filepath.Join(h.Root, "run")) {
+			if r.Alive() != strings.HasPrefix(r.Name, "engine-") {
+				t.Errorf("host %d: %s alive %v", i, r.Name, r.Alive())
+			}
+		}
+	}
+	st := w.reply(w.must(0, w.run("gate", "status", "-f", w.fleet, "--format", "json")))
+	if got := st.states(); got != "A:passed B:passed C:passed D:undone E:undone F:undone G:undone" {
+		t.Errorf("after the rollback: %s", got)
+	}
+	w.must(0, w.run("gate", "verify", "-f", w.fleet))
+	if got := w.reply(w.must(0, w.gates())).states(); got != allPassed {
+		t.Errorf("after running again: %s", got)
+	}
+	w.must(0, w.run("gate", "verify", "-f", w.fleet))
+}
+
+// hinted fails unless the command said what went wrong and what to do.
+func (w *world) hinted(r ran, text string) {
+	w.t.Helper()
+	if !strings.Contains(r.out+r.err, text) {
+		w.t.Errorf("%q is not named:\n%s\n%s", text, tail(r.out), tail(r.err))
+	}
+	for _, e := range w.reply(r).Errors {
+		if e.Hint == "" {
+			w.t.Errorf("no hint beside %q", e.Message)
+		}
+		if strings.Contains(e.Message, "*") && strings.Contains(e.Message, "Error{") {
+			w.t.Errorf("a Go type in %q", e.Message)
+		}
+	}
+}
+
+// TestFailures provokes what goes wrong on the way; each leaves a record from which the
+// same command goes on.
+func TestFailures(t *testing.T) {
+	w := newWorld(t, 2, nil)
+	t.Run("a host is gone", func(t *testing.T) {
+		w.sbx.Server(1).Refuse(true)
+		w.sbx.Server(1).Drop()
+		r := w.must(4, w.gates())
+		w.hinted(r, "host-2")
+		w.sbx.Server(1).Refuse(false)
+	})
+	t.Run("no approval", func(t *testing.T) {
+		r := w.must(6, w.run("gate", "run", "-f", w.fleet, "--format", "json"))
+		w.hinted(r, "approved")
+	})
+	t.Run("the disk is full", func(t *testing.T) {
+		w.sbx.Server(1).FillAfter(1 << 20)
+		r := w.must(4, w.gates())
+		w.hinted(r, "host-2")
+		w.sbx.Server(1).FillAfter(-1)
+	})
+	t.Run("a port is taken", func(t *testing.T) {
+		l, err := net.Listen("tcp", "127.0.0.1:"+portOf(w.sbx.Hosts[1].Ports.Engine))
+		if err != nil {
+			t.Fatal(err)
+		}
+		r := w.gates()
+		_ = l.Close()
+		w.hinted(w.must(1, r), "port-taken")
+	})
+	t.Run("an engine never gets ready", func(t *testing.T) {
+		sim := func(doc map[string]any) map[string]any {
+			return doc["deploy"].(map[string]any)["launch"].(map[string]any)["simulated"].(map[string]any)
+		}
+		w.rewrite(func(doc map[string]any) {
+			sim(doc)["ready_within"] = "300ms"
+			sim(doc)["simulated"].(map[string]any)["start_s"] = 600.0
+		})
+		w.hinted(w.must(1, w.gates()), "engine-not-ready")
+		w.rewrite(func(doc map[string]any) {
+			sim(doc)["ready_within"] = "30s"
+			sim(doc)["simulated"].(map[string]any)["start_s"] = 0.0
+		})
+	})
+	t.Run("interrupted", func(t *testing.T) { interruptedRun(t, w, syscall.SIGINT, 130) })
+	t.Run("terminated", func(t *testing.T) { interruptedRun(t, w, syscall.SIGTERM, 143) })
+	t.Run("a second operator", func(t *testing.T) { secondOperator(t, w) })
+	t.Run("the tunnel is lost", func(t *testing.T) { lostTunnel(t, w) })
+	t.Run("goes on", func(t *testing.T) {
+		if got := w.reply(w.must(0, w.gates())).states(); got != allPassed {
+			t.Errorf("gates are %s", got)
+		}
+		w.must(0, w.run("gate", "verify", "-f", w.fleet))
+	})
+	t.Run("a host key changed", func(t *testing.T) {
+		key, err := loopback.GenerateKey()
+		if err != nil {
+			t.Fatal(err)
+		}
+		if err := w.sbx.Server(1).SetHostKey(key.Private); err != nil {
+			t.Fatal(err)
+		}
+		w.hinted(w.must(8, w.gates()), "host-2")
+	})
+}
+
+func portOf(n int) string {
+	b, _ := json.Marshal(n)
+	return string(b)
+}
+
+// start runs a command in the background.
+func (w *world) start(args ...string) (*exec.Cmd, *bytes.Buffer) {
+	w.t.Helper()
+	cmd := w.command(args...)
+	var errs bytes.Buffer
+	cmd.Stderr = &errs
+	if err := cmd.Start(); err != nil {
+		w.t.Fatal(err)
+	}
+	return cmd, &errs
+}
+
+// reaches waits until the newest run holds an event that fits.
+func (w *world) reaches(what string, fits func(record.Event) bool) {
+	w.t.Helper()
+	seq := int64(0)
+	if dir, err := record.Resolve(w.state, "sandbox", "latest"); err == nil {
+		if snap, err := record.Read(dir); err == nil {
+			seq = snap.Seq
+		}
+	}
+	await(w.t, what, func() bool {
+		for _, ev := range w.latest().Events {
+			if ev.Seq > seq && fits(ev) {
+				return true
+			}
+		}
+		return false
+	})
+}
+
+func interruptedRun(t *testing.T, w *world, sig syscall.Signal, code int) {
+	args := []string{"gate", "run", "-f", w.fleet, "--yes", "--again", "D"}
+	cmd, errs := w.start(args...)
+	w.reaches("gate D to begin", func(ev record.Event) bool { return ev.Kind == record.KindStarted })
+	if err := cmd.Process.Signal(sig); err != nil {
+		t.Fatal(err)
+	}
+	_ = cmd.Wait()
+	if got := cmd.ProcessState.ExitCode(); got != code {
+		t.Fatalf("exit %d, want %d\n%s", got, code, errs)
+	}
+	events := w.latest().Events
+	if last := events[len(events)-1]; last.Kind != record.KindInterrupted {
+		t.Errorf("the record ends with %s", last.Kind)
+	}
+}
+
+// secondOperator runs from another state folder, then a second time from the same one,
+// while the first run is at work.
+func secondOperator(t *testing.T, w *world) {
+	w.rewrite(func(doc map[string]any) {
+		doc["deploy"].(map[string]any)["trial"].(map[string]any)["rates"] = []any{4}
+	})
+	cmd, errs := w.start("gate", "run", "-f", w.fleet, "--yes")
+	w.reaches("gate G to begin", func(ev record.Event) bool { return ev.Kind == record.KindStarted && ev.Gate == "G" })
+	same := w.must(5, w.gates())
+	w.hinted(same, "another run holds this fleet")
+	other := *w
+	other.state = filepath.Join(w.dir, "other-state")
+	w.hinted(w.must(5, other.gates()), "holds the lease")
+	if err := cmd.Wait(); err != nil {
+		t.Fatalf("the first run: %v\n%s", err, errs)
+	}
+}
+
+func lostTunnel(t *testing.T, w *world) {
+	cmd, errs := w.start("gate", "run", "-f", w.fleet, "--yes", "--again", "G")
+	w.reaches("the router to be ready", func(ev record.Event) bool {
+		return ev.Kind == record.KindEvidence && strings.Contains(string(ev.Body), `"G/ready"`)
+	})
+	w.sbx.Server(0).Drop()
+	_ = cmd.Wait()
+	if got := cmd.ProcessState.ExitCode(); got != 4 {
+		t.Fatalf("exit %d, want 4\n%s", got, errs)
+	}
+	if !strings.Contains(errs.String(), "hint:") {
+		t.Errorf("no hint in %s", errs)
+	}
+}
+
+// TestSecretsStayPut plants a secret and looks for it in everything that a run leaves.
+func TestSecretsStayPut(t *testing.T) {
+	const planted = "xk-9f3b1c7d5e2a8046-planted"
+	w := newWorld(t, 2, func(doc map[string]any) {
+		launch := doc["deploy"].(map[string]any)["launch"].(map[string]any)["simulated"].(map[string]any)
+		launch["secrets"] = map[string]any{"HF_TOKEN": "env:PLANTED_TOKEN"}
+	})
+	w.env = []string{"PLANTED_TOKEN=" + planted, "PLANTED_PASSWORD=" + planted}
+	var said strings.Builder
+	ctx, cancel := context.WithCancel(t.Context())
+	seen := make(chan string, 1)
+	go func() { seen <- watchProcesses(ctx, planted) }()
+	for _, args := range [][]string{
+		{"gate", "plan", "-f", w.fleet, "--format", "json"},
+		{"gate", "run", "-f", w.fleet, "--yes", "-v", "--format", "json"},
+		{"gate", "status", "-f", w.fleet, "--format", "json", "--live"},
+		{"gate", "log", "-f", w.fleet, "--format", "json"},
+		{"gate", "report", "-f", w.fleet, "--as", "html"},
+		{"validate", w.fleet, "--effective", "--format", "json"},
+		{"bundle", "collect", "-f", w.fleet, "-o", filepath.Join(w.dir, "b.tar.gz")},
+	} {
+		r := w.must(0, w.run(args...))
+		said.WriteString(r.out + r.err)
+	}
+	cancel()
+	if where := <-seen; where != "" {
+		t.Errorf("a process list shows the secret: %s", where)
+	}
+	if strings.Contains(said.String(), planted) {
+		t.Error("the output holds the secret")
+	}
+	// The engines do have it: a secret that never arrives is no proof.
+	r, _ := process.Read(filepath.Join(w.sbx.Hosts[0].Root, "run"), "engine-e0")
+	env, err := os.ReadFile("/proc/" + portOf(r.PID) + "/environ")
+	if err == nil && !bytes.Contains(env, []byte("HF_TOKEN="+planted)) {
+		t.Error("the engine did not get the secret")
+	}
+	for _, file := range filesBelow(t, w.dir) {
+		b, err := os.ReadFile(file)
+		if err != nil {
+			t.Fatal(err)
+		}
+		if bytes.Contains(b, []byte(planted)) || bytes.Contains(unzipped(b), []byte(planted)) {
+			t.Errorf("%s holds the secret", file)
+		}
+	}
+}

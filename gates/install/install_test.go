@@ -1,0 +1,177 @@
+package install
+
+import (
+	"crypto/sha256"
+	"encoding/hex"
+	"encoding/json"
+	"fmt"
+	"slices"
+	"strings"
+	"testing"
+
+	"github.com/narwhal-fleet/narwhal/fleet"
+	"github.com/narwhal-fleet/narwhal/gates"
+	"github.com/narwhal-fleet/narwhal/gates/record"
+)
+
+func testFleet() fleet.Fleet {
+	return fleet.Fleet{
+		Model:   "m",
+		Engines: []fleet.Engine{{IID: "p0", URL: "http://192.0.2.11:8100"}, {IID: "d0", URL: "http://192.0.2.12:8100"}},
+		Deploy: &fleet.Deploy{
+			Name: "tern", Hosts: map[string]fleet.Host{"h1": {Root: "/opt/n"}, "h2": {Root: "/opt/n"}},
+			Engines: map[string]fleet.Place{"p0": {Host: "h1"}, "d0": {Host: "h2"}}, Router: fleet.Router{Host: "h1"}, Release: fleet.Release{Keep: 3},
+		},
+	}
+}
+
+// view is what the judge sees of recorded evidence.
+func view(t *testing.T, f fleet.Fleet, rel gates.Release, evidence map[record.Key]any) gates.View {
+	t.Helper()
+	evidence["A/inputs"] = map[string]any{"fleet": f, "release": rel}
+	objects, letters := map[string][]byte{}, map[string]record.Gate{}
+	for k, v := range evidence {
+		b, err := json.Marshal(v)
+		if err != nil {
+			t.Fatal(err)
+		}
+		sum := sha256.Sum256(b)
+		ref := record.Ref{SHA256: hex.EncodeToString(sum[:]), Bytes: int64(len(b))}
+		objects[ref.SHA256] = b
+		g := letters[k.Gate()]
+		if g.Evidence == nil {
+			g.Evidence = map[record.Key]record.Entry{}
+		}
+		g.Evidence[k] = record.Entry{Ref: ref}
+		letters[k.Gate()] = g
+	}
+	v, err := gates.ViewAt(record.State{Gates: letters}, func(r record.Ref) ([]byte, error) {
+		b, ok := objects[r.SHA256]
+		if !ok {
+			return nil, fmt.Errorf("no object %s", r.SHA256)
+		}
+		return b, nil
+	})
+	if err != nil {
+		t.Fatal(err)
+	}
+	return v
+}
+
+func found(fs []record.Finding) []string {
+	var out []string
+	for _, f := range fs {
+		out = append(out, f.Code+"@"+f.Host)
+	}
+	return out
+}
+
+func TestJudge(t *testing.T) {
+	f := testFleet()
+	rel := gates.Release{SHA256: digest("r")}
+	good := func() map[record.Key]any {
+		out := map[record.Key]any{}
+		for _, h := range []string{"h1", "h2"} {
+			out[releaseKey(h)] = Switched{Self: rel.SHA256, Current: rel.SHA256, Previous: "none"}
+			out[filesKey(h)] = RoleFiles{Role: roleOf(f, h), Digest: "d"}
+			out[keyKey(h)] = Key{Public: "pem", SHA256: "s"}
+		}
+		return out
+	}
+	for name, c := range map[string]struct {
+		change func(map[record.Key]any)
+		want   []string
+	}{
+		"good":                {func(map[record.Key]any) {}, nil},
+		"another binary":      {func(e map[record.Key]any) { e[releaseKey("h2")] = Switched{Self: digest("x"), Current: rel.SHA256} }, []string{"release-differs@h2"}},
+		"another current":     {func(e map[record.Key]any) { e[releaseKey("h1")] = Switched{Self: rel.SHA256, Current: "none"} }, []string{"release-differs@h1"}},
+		"the role of another": {func(e map[record.Key]any) { e[filesKey("h2")] = RoleFiles{Role: roleOf(f, "h1")} }, []string{"role-differs@h2"}},
+		"the role of old times": {func(e map[record.Key]any) {
+			r := roleOf(f, "h2")
+			r.Model = "old"
+			e[filesKey("h2")] = RoleFiles{Role: r}
+		}, []string{"role-differs@h2"}},
+		"another fleet's role": {func(e map[record.Key]any) {
+			r := roleOf(f, "h2")
+			r.Fleet = "x"
+			e[filesKey("h2")] = RoleFiles{Role: r}
+		}, []string{"role-differs@h2"}},
+		"no key":           {func(e map[record.Key]any) { e[keyKey("h1")] = Key{} }, []string{"sidecar-key-missing@h1"}},
+		"missing evidence": {func(e map[record.Key]any) { clear(e) }, nil}, // the runner's to report
+	} {
+		e := good()
+		c.change(e)
+		v := view(t, f, rel, e)
+		got := Gate{}.Judge(v)
+		if !slices.Equal(found(got), c.want) {
+			t.Errorf("%s: found %v, want %v", name, found(got), c.want)
+		}
+		for _, x := range got {
+			if x.Message == "" || x.Hint == "" || x.Evidence == "" {
+				t.Errorf("%s: finding %+v says too little", name, x)
+			}
+		}
+		state, _ := gates.Verdict(Gate{}, v, nil)
+		if passed := state == record.VerdictPassed; passed != (name == "good") {
+			t.Errorf("%s: verdict %s", name, state)
+		}
+	}
+}
+
+func TestFacts(t *testing.T) {
+	for k, c := range map[record.Key]struct {
+		body string
+		want map[string]string
+	}{
+		releaseKey("h1"): {`{"current":"c"}`, map[string]string{"host/h1/release": "c"}},
+		filesKey("h1"):   {`{"digest":"d"}`, map[string]string{"host/h1/files-dir": "d"}},
+		keyKey("h1"):     {`{"sha256":"s"}`, map[string]string{"host/h1/key": "s"}},
+		"B/other/h1":     {`{}`, nil},
+	} {
+		if got := (Gate{}).Facts(k, []byte(c.body)); fmt.Sprint(got) != fmt.Sprint(c.want) {
+			t.Errorf("%s: %v, want %v", k, got, c.want)
+		}
+		if got := (Gate{}).Facts(k, []byte("garbage")); got != nil {
+			t.Errorf("%s: facts of garbage %v", k, got)
+		}
+	}
+}
+
+// TestPlan proves the digest on the host before anything points to the release.
+func TestPlan(t *testing.T) {
+	r, err := record.Create(t.TempDir()+"/run", record.Header{Run: "r", FleetName: "tern", Fleet: []byte("{}")}, record.Options{})
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer r.Close()
+	rel := gates.Release{SHA256: digest("5"), Bytes: 7}
+	run := &gates.Runner{Gates: []gates.Gate{Gate{}}, Fleet: testFleet(), Record: r, Progress: gates.Quiet{}, Release: rel}
+	forecast, err := run.Forecast(t.Context(), gates.Options{})
+	if err != nil {
+		t.Fatal(err)
+	}
+	at := map[string]gates.Step{}
+	for _, s := range forecast.Gates[0].Plan.Steps {
+		at[s.ID] = s
+	}
+	if len(at) != 10 {
+		t.Fatalf("%d steps", len(at))
+	}
+	send, sw := at["B/send/h1"], at["B/switch/h1"]
+	if send.File == nil || !send.File.Release || send.File.SHA256 != rel.SHA256 || !strings.Contains(send.File.Path, rel.SHA256) || send.File.Mode != 0o755 {
+		t.Errorf("send %+v", send.File)
+	}
+	// The release's own binary switches, not the one that is current.
+	for _, argv := range [][]string{sw.Argv, sw.Check, sw.Undo.Argv} {
+		if argv[0] != send.File.Path {
+			t.Errorf("asks %s", argv[0])
+		}
+	}
+	if !slices.Equal(sw.Needs, []string{"B/send/h1"}) || !slices.Equal(at["B/role/h1"].Needs, []string{"B/switch/h1"}) || !slices.Equal(at["B/files/h1"].Needs, []string{"B/role/h1"}) {
+		t.Errorf("needs %v, %v, %v", sw.Needs, at["B/role/h1"].Needs, at["B/files/h1"].Needs)
+	}
+	var role Role
+	if err := json.Unmarshal([]byte(at["B/role/h2"].File.Content), &role); err != nil || role.Host != "h2" || role.Router || !slices.Equal(role.Engines, []string{"d0"}) {
+		t.Errorf("role %+v, %v", role, err)
+	}
+}

@@ -1,0 +1,55 @@
+package docgen
+
+import (
+	"fmt"
+	"strings"
+
+	"github.com/narwhal-fleet/narwhal/internal/problem"
+)
+
+// Exits makes the page of exit codes. Two rows may share a status in JSON; see below the table.
+func Exits(codes []problem.Code) Page {
+	var b strings.Builder
+	b.WriteString("# Exit codes\n\nEvery verb ends with one of these. `status` is the word in the JSON result.\n\n| Code | `status` | Meaning |\n| --- | --- | --- |\n")
+	for _, c := range codes {
+		status := c.Status
+		if status == problem.Terminated {
+			status = problem.Interrupted
+		}
+		fmt.Fprintf(&b, "| %d | `%s` | %s |\n", c.Exit, status, cell(c.Meaning))
+	}
+	b.WriteString("\nA second signal does not wait for the orderly stop. After 130 and 143 the record says where the\nrun stopped, and the same command goes on from there.\n")
+	return Page{"exit-codes.md", b.String()}
+}
+
+// Rule is one row of the rules' page.
+type Rule struct{ ID, Severity, Says string }
+
+// Rules makes the page of rules that a fleet file must keep.
+func Rules(rules []Rule) Page {
+	var b strings.Builder
+	b.WriteString("# Rules of a fleet file\n\n`narwhal validate` names the rule in brackets behind each message. `--strict` turns warnings into\nerrors; a note depends on files of this machine and never becomes one.\n`narwhal schema rules` prints this table.\n\n| Rule | Severity | What it says |\n| --- | --- | --- |\n")
+	for _, r := range rules {
+		fmt.Fprintf(&b, "| `%s` | %s | %s |\n", r.ID, r.Severity, cell(r.Says))
+	}
+	return Page{"rules.md", b.String()}
+}
+
+// Variable is an environment variable that the program reads.
+type Variable struct {
+	Name string
+	// Where it is read: by which verbs, or on which machine.
+	Where string
+	Says  string
+}
+
+// Environment makes the page of environment variables.
+func Environment(vars []Variable) Page {
+	var b strings.Builder
+	b.WriteString("# Environment variables\n\nA flag wins over its variable.\n\n| Variable | Read by | What it does |\n| --- | --- | --- |\n")
+	for _, v := range vars {
+		fmt.Fprintf(&b, "| `%s` | %s | %s |\n", v.Name, cell(v.Where), cell(v.Says))
+	}
+	b.WriteString("\nA fleet file names further variables of its own: `env:NAME` in secret references, `${NAME}` in\naddresses, and `engine.engine_api_key_env`.\n")
+	return Page{"cli/environment.md", b.String()}
+}
