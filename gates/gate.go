@@ -45,6 +45,13 @@ type WithLocals interface {
 	Locals() map[string]Local
 }
 
+// WithHalts is implemented by gates in which an observation can make later steps useless.
+type WithHalts interface {
+	// Halts says why steps that need this evidence must not start, "" when they may. The
+	// verdict is still Judge's.
+	Halts(key record.Key, data []byte) string
+}
+
 // Env is what a local step may use.
 type Env interface {
 	// View is the state of the run when the step started.

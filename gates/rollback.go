@@ -86,6 +86,11 @@ func (r *Runner) Rollback(ctx context.Context, p RollbackPlan) (RollbackResult, 
 	if rb := r.Record.State().Rollback; rb != nil && rb.To != p.To {
 		return res, problem.New(problem.Refused, "rollback_unfinished", fmt.Sprintf("a rollback to gate %s was begun and is not finished", rb.To),
 			"finish it first: narwhal gate rollback --to "+rb.To)
+	} else if done, ok := r.standsAt(p); rb == nil && ok {
+		if err := r.reseal(); err != nil {
+			return done, err
+		}
+		return done, r.sealRollbackOnce(done)
 	} else if rb == nil {
 		ref, err := r.store("application/json", mustJSON(p))
 		if err != nil {
@@ -106,6 +111,23 @@ func (r *Runner) Rollback(ctx context.Context, p RollbackPlan) (RollbackResult, 
 		}
 	}
 	return r.endRollback(ctx, p, res)
+}
+
+// standsAt reports whether the last rollback went to the same gate and nothing has run
+// since: then there is nothing to take back, at most a seal to make.
+func (r *Runner) standsAt(p RollbackPlan) (RollbackResult, bool) {
+	state := r.Record.State()
+	last := state.LastRollback
+	if last == nil || last.Done == nil || last.To != p.To || len(p.Steps) > 0 {
+		return RollbackResult{}, false
+	}
+	for _, letter := range p.Rerun {
+		if g, ok := state.Gates[letter]; ok && g.State != record.GateUndone && g.State != record.GatePending {
+			return RollbackResult{}, false
+		}
+	}
+	d := last.Done
+	return RollbackResult{To: p.To, Stopped: d.Stopped, Restored: d.Restored, Rerun: d.Rerun, Residue: d.Residue}, true
 }
 
 // undoneBefore names what an earlier, cut-off attempt already took back.
@@ -139,6 +161,7 @@ func addNonEmpty(list []string, s string) []string {
 // undo runs one step with its own limit. A failure becomes residue, not an end.
 func (r *Runner) undo(ctx context.Context, s UndoStep, res *RollbackResult) error {
 	note := record.RollbackStep{ID: s.ID, Intent: s.Intent, Summary: s.Title, Status: record.RollbackRunning}
+	begun := r.begunBefore(s.ID)
 	if _, err := r.append(record.KindRollbackStep, s.Gate, s.ID, s.Host, note); err != nil {
 		return err
 	}
@@ -152,11 +175,41 @@ func (r *Runner) undo(ctx context.Context, s UndoStep, res *RollbackResult) erro
 	if err != nil {
 		note.Status, note.Error = record.RollbackFailed, clean(err.Error(), 2000)
 		res.Residue = append(res.Residue, fmt.Sprintf("%s on host %s: %s", s.Title, s.Host, clean(err.Error(), 300)))
-	} else if was {
+	} else if was || begun {
 		res.Stopped, res.Restored = addNonEmpty(res.Stopped, s.Stops), addNonEmpty(res.Restored, s.Restores)
 	}
-	_, err = r.append(record.KindRollbackStep, s.Gate, s.ID, s.Host, note)
-	return err
+	if _, werr := r.append(record.KindRollbackStep, s.Gate, s.ID, s.Host, note); werr != nil || err != nil {
+		return werr
+	}
+	return r.forgetEarlier(s)
+}
+
+// begunBefore reports whether an attempt that was cut off had begun the step: what it
+// stopped then no longer runs, and was stopped all the same.
+func (r *Runner) begunBefore(id string) bool {
+	rb := r.Record.State().Rollback
+	if rb == nil {
+		return false
+	}
+	for _, s := range rb.Steps {
+		if s.ID == id {
+			return s.Status == record.RollbackRunning
+		}
+	}
+	return false
+}
+
+// forgetEarlier settles older actions of the same step: one undo takes them all back.
+func (r *Runner) forgetEarlier(s UndoStep) error {
+	state := r.Record.State()
+	for _, a := range slices.Concat(state.Done, state.Partial, state.Unknown) {
+		if a.Gate == s.Gate && "undo/"+a.Step == s.ID && a.Host == s.Host && a.Seq != s.Intent {
+			if _, err := r.append(record.KindUndone, s.Gate, a.Step, a.Host, record.Undone{Step: a.Step, Intent: a.Seq, How: "taken back with intent " + fmt.Sprint(s.Intent)}); err != nil {
+				return err
+			}
+		}
+	}
+	return nil
 }
 
 // runUndo runs the undo's command; was is false when there was nothing to take back.

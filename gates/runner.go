@@ -332,11 +332,15 @@ func Verdict(g Gate, v View, errs []StepError) (string, []record.Finding) {
 	var missing []record.Finding
 	for _, k := range g.Expect(v.Fleet) {
 		if _, err := v.Evidence(k); err != nil {
-			missing = append(missing, record.Finding{Code: "evidence-missing", Evidence: string(k), Message: err.Error()})
+			missing = append(missing, record.Finding{Code: "evidence-missing", Evidence: string(k), Message: err.Error(), Hint: "the same command makes it"})
 		}
 	}
 	for _, e := range errs {
-		missing = append(missing, record.Finding{Code: "step-failed", Host: e.Step.Host, Engine: e.Step.Engine, Message: fmt.Sprintf("%s: %v", e.Step.ID, e.Err), Hint: hintOf(e.Err)})
+		hint := hintOf(e.Err)
+		if hint == "" {
+			hint = fmt.Sprintf("narwhal gate log --gate %s shows what came before; the same command goes on from here", g.Info().Letter)
+		}
+		missing = append(missing, record.Finding{Code: "step-failed", Host: e.Step.Host, Engine: e.Step.Engine, Message: fmt.Sprintf("%s: %v", e.Step.ID, e.Err), Hint: hint})
 	}
 	findings := g.Judge(v)
 	switch {
@@ -358,9 +362,10 @@ func (r *Runner) unpassed(out Outcome, res GateOutcome) (Outcome, error) {
 			out.Status = statusOf(res.Errors)
 		}
 	}
+	others := slices.ContainsFunc(st.Findings, func(f record.Finding) bool { return f.Code != "evidence-missing" })
 	for _, f := range st.Findings {
-		if f.Code == "evidence-missing" && len(res.Errors) > 0 {
-			continue // the failed step says more
+		if f.Code == "evidence-missing" && (len(res.Errors) > 0 || others) {
+			continue // a symptom: the cause is listed
 		}
 		text := f.Message
 		if text == "" {

@@ -98,6 +98,18 @@ func (r *Runner) sealRollback(res RollbackResult) error {
 	return nil
 }
 
+// sealRollbackOnce seals a rollback that was cut off before its seal.
+func (r *Runner) sealRollbackOnce(res RollbackResult) error {
+	state := r.Record.State()
+	if s, ok := state.Seals[sealRollbackName]; ok && state.LastRollback != nil && s.At > state.LastRollback.Seq {
+		return nil
+	}
+	if err := r.takeUp(); err != nil {
+		return err
+	}
+	return r.sealRollback(res)
+}
+
 // sealedObjects lists a gate's fresh evidence.
 func sealedObjects(g record.Gate) []SealedObject {
 	out := []SealedObject{}

@@ -72,7 +72,7 @@ func (r *Runner) steps(ctx context.Context, g Gate, plan Plan) ([]StepError, err
 	}
 	var errs []StepError
 	for _, step := range plan.Steps {
-		if err := failed[step.ID]; err != nil && !errors.Is(err, errSkipped) {
+		if err := failed[step.ID]; err != nil && !errors.Is(err, errSkipped) && !errors.Is(err, errHalted) {
 			errs = append(errs, StepError{step, err})
 		}
 	}
@@ -222,8 +222,16 @@ func (r *Runner) step(ctx context.Context, g Gate, s Step) error {
 	if werr := r.finish(ctx, g, s, intent, out, took, err); werr != nil {
 		return &recordError{werr}
 	}
+	if h, ok := g.(WithHalts); ok && err == nil && s.Yields != "" {
+		if why := h.Halts(s.Yields, out); why != "" {
+			return fmt.Errorf("%w: %s", errHalted, why)
+		}
+	}
 	return err
 }
+
+// errHalted marks a step that went well and whose observation forbids what needs it.
+var errHalted = errors.New("what was observed forbids the next step")
 
 // graceAfterLimit is how much longer than its limit a step may take to be cut off.
 const graceAfterLimit = 5 * time.Second

@@ -215,6 +215,24 @@ func containerArgv(f fleet.Fleet, r fleet.Resolved) []string {
 	return append(append(argv, r.Image), r.Argv...)
 }
 
+// Halts stops before a launch whose ports are taken, and before asking an engine that is
+// not ready for its cache.
+func (Gate) Halts(key record.Key, data []byte) string {
+	switch key.Kind() {
+	case "ports":
+		var p Ports
+		if json.Unmarshal(data, &p) == nil && len(p.Taken) > 0 {
+			return p.Taken[0].Address + " is taken"
+		}
+	case "live":
+		var l Live
+		if json.Unmarshal(data, &l) == nil && !l.Ready {
+			return "the engine is not ready"
+		}
+	}
+	return ""
+}
+
 // Facts are the process that was launched.
 func (Gate) Facts(key record.Key, data []byte) map[string]string {
 	if key.Kind() != "launch" {

@@ -57,7 +57,7 @@ func bearer(env gates.Env, f fleet.Fleet) func(url string) fleet.Secret {
 			return fleet.Secret{}
 		}
 		for _, e := range f.Engines {
-			if strings.HasPrefix(url, e.URL) {
+			if base := strings.TrimRight(e.URL, "/"); url == base || strings.HasPrefix(url, base+"/") {
 				s, err := env.Secret(fleet.SecretRef("env:" + name))
 				if err != nil {
 					return fleet.Secret{}

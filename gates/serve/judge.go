@@ -2,7 +2,10 @@ package serve
 
 import (
 	"fmt"
+	"slices"
+	"strings"
 
+	"github.com/narwhal-fleet/narwhal/fleet"
 	"github.com/narwhal-fleet/narwhal/gates"
 	"github.com/narwhal-fleet/narwhal/gates/record"
 	"github.com/narwhal-fleet/narwhal/runtime/bench"
@@ -18,14 +21,14 @@ func (Gate) Judge(v gates.View) []record.Finding {
 	}
 	var r Ready
 	if v.Decode(readyKey, &r) == nil && !r.Ready {
-		add("router-not-ready", readyKey, "a router that admits requests", r.Reason, "its log lies in its host's run folder as router.log")
+		add("router-not-ready", readyKey, "a router that admits requests", fmt.Sprintf("%.200q", r.Reason), "its log lies in its host's run folder as router.log")
 	}
 	var t Trial
 	if v.Decode(trialKey, &t) != nil {
 		return out
 	}
-	if len(t.Points) != len(v.Fleet.Deploy.Trial.Rates) {
-		add("trial-incomplete", trialKey, fmt.Sprintf("%d rates", len(v.Fleet.Deploy.Trial.Rates)), fmt.Sprintf("%d points", len(t.Points)), "narwhal gate run --again G")
+	if want, got := planned(v.Fleet.Deploy.Trial), t.offered(); len(want) == 0 || !slices.Equal(want, got) {
+		add("trial-incomplete", trialKey, list(want), list(got), "give deploy.trial at least one rate, then narwhal gate run --again G")
 	}
 	slo := bench.SLO{TTFT: v.Fleet.SLO.TTFTS, TPOT: v.Fleet.SLO.TPOTS}
 	for _, p := range t.Points {
@@ -37,6 +40,36 @@ func (Gate) Judge(v gates.View) []record.Finding {
 		}
 	}
 	return append(append(out, reconcile(v, t)...), judgeBundle(v)...)
+}
+
+func list(items []string) string {
+	if len(items) == 0 {
+		return "no rate"
+	}
+	return strings.Join(items, ", ")
+}
+
+// planned says what the fleet's trial offers at each rate.
+func planned(t fleet.Trial) []string {
+	var out []string
+	for _, rate := range t.Rates {
+		arrivals, err := Arrivals(t, rate)
+		if err != nil {
+			out = append(out, err.Error())
+			continue
+		}
+		out = append(out, fmt.Sprintf("%d requests at %g/s", len(arrivals), rate))
+	}
+	return out
+}
+
+// offered says what was offered at each rate.
+func (t Trial) offered() []string {
+	var out []string
+	for _, p := range t.Points {
+		out = append(out, fmt.Sprintf("%d requests at %g/s", len(p.Rows), p.Rate))
+	}
+	return out
 }
 
 const shownMismatches = 5

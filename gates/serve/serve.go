@@ -158,6 +158,15 @@ func document(f fleet.Fleet) ([]byte, error) {
 	return append(b, '\n'), nil
 }
 
+// Halts offers no trial to a router that is not ready.
+func (Gate) Halts(key record.Key, data []byte) string {
+	var r Ready
+	if key == readyKey && json.Unmarshal(data, &r) == nil && !r.Ready {
+		return "the router is not ready"
+	}
+	return ""
+}
+
 // Facts are the router's process.
 func (Gate) Facts(key record.Key, data []byte) map[string]string {
 	var l gates.Launched

@@ -5,6 +5,7 @@ import (
 	"encoding/json"
 	"errors"
 	"fmt"
+	"math"
 	"time"
 
 	"github.com/narwhal-fleet/narwhal/fleet"
@@ -45,13 +46,16 @@ func trial(ctx context.Context, env gates.Env, _ json.RawMessage) ([]byte, error
 	if err != nil {
 		return nil, err
 	}
+	watched := make(chan struct{})
 	go func() {
+		defer close(watched)
 		select {
 		case <-lost:
 			cancel(errTunnelLost)
 		case <-ctx.Done():
 		}
 	}()
+	defer func() { cancel(nil); <-watched }()
 	t := Trial{Trace: f.Deploy.Trial.Trace}
 	for _, rate := range f.Deploy.Trial.Rates {
 		p, err := point(ctx, env, base, f, rate)
@@ -99,7 +103,7 @@ func Arrivals(t fleet.Trial, rate float64) ([]bench.Arrival, error) {
 		return nil, err
 	}
 	n := min(t.Requests, len(trace.Arrivals))
-	if n < 1 || !(rate > 0) {
+	if n < 1 || !(rate > 0) || math.IsInf(rate, 0) {
 		return nil, fmt.Errorf("plan the trial: no request at %g/s", rate)
 	}
 	out := make([]bench.Arrival, n)

@@ -1,0 +1,305 @@
+package serve
+
+import (
+	"bytes"
+	"context"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"net"
+	"net/http"
+	"strings"
+	"sync/atomic"
+	"testing"
+	"time"
+
+	"github.com/narwhal-fleet/narwhal/fleet"
+	"github.com/narwhal-fleet/narwhal/gates"
+	"github.com/narwhal-fleet/narwhal/gates/record"
+	"github.com/narwhal-fleet/narwhal/internal/problem"
+	"github.com/narwhal-fleet/narwhal/runtime/engine/simulated"
+	"github.com/narwhal-fleet/narwhal/runtime/journal"
+)
+
+// env is a tunnel to a server of the test and a host with one file; nothing else is scripted.
+type env struct {
+	gates.Env
+	view  gates.View
+	addr  string
+	lost  chan struct{}
+	file  func() ([]byte, error)
+	asked string
+}
+
+func (e *env) View() gates.View { return e.view }
+func (e *env) Progress(string)  {}
+func (e *env) Tunnel(_ context.Context, host, address string) (string, <-chan struct{}, error) {
+	if host != "h1" || address != "127.0.0.1:8000" {
+		return "", nil, fmt.Errorf("not scripted: tunnel to %s on %s", address, host)
+	}
+	return e.addr, e.lost, nil
+}
+
+func (e *env) Host(_ context.Context, id string) (gates.Host, error) {
+	if id != "h1" {
+		return nil, fmt.Errorf("not scripted: host %s", id)
+	}
+	return &getter{env: e}, nil
+}
+
+type getter struct {
+	gates.Host
+	env *env
+}
+
+func (g *getter) Get(_ context.Context, path string, _ int64) ([]byte, error) {
+	g.env.asked = path
+	return g.env.file()
+}
+
+func newEnv(t *testing.T, f fleet.Fleet, evidence map[record.Key]any) *env {
+	return &env{view: view(t, f, evidence), lost: make(chan struct{})}
+}
+
+func limited(t *testing.T) context.Context {
+	t.Helper()
+	ctx, cancel := context.WithTimeout(t.Context(), 20*time.Second)
+	t.Cleanup(cancel)
+	return ctx
+}
+
+// serving runs a handler as the router.
+func serving(t *testing.T, h http.Handler) string {
+	t.Helper()
+	l, err := net.Listen("tcp", "127.0.0.1:0")
+	if err != nil {
+		t.Fatal(err)
+	}
+	srv := &http.Server{Handler: h, ReadHeaderTimeout: time.Second}
+	done := make(chan struct{})
+	go func() { defer close(done); _ = srv.Serve(l) }()
+	t.Cleanup(func() { _ = srv.Close(); <-done })
+	return l.Addr().String()
+}
+
+func askedReady(t *testing.T, e *env, within time.Duration) (Ready, error) {
+	t.Helper()
+	args, err := json.Marshal(readyArgs{Within: fleet.Duration(within)})
+	if err != nil {
+		t.Fatal(err)
+	}
+	b, err := Gate{}.Locals()["ready"](limited(t), e, args)
+	if err != nil {
+		return Ready{}, err
+	}
+	var r Ready
+	if err := json.Unmarshal(b, &r); err != nil {
+		t.Fatal(err)
+	}
+	return r, nil
+}
+
+func TestReady(t *testing.T) {
+	var asked atomic.Int32
+	mux := http.NewServeMux()
+	mux.HandleFunc("/ready", func(w http.ResponseWriter, _ *http.Request) {
+		if asked.Add(1) < 3 {
+			w.WriteHeader(http.StatusServiceUnavailable)
+			_, _ = w.Write([]byte(`{"reason":"warming up"}`))
+			return
+		}
+		_, _ = w.Write([]byte(`{"reason":""}`))
+	})
+	mux.HandleFunc("/health", func(w http.ResponseWriter, _ *http.Request) { _, _ = w.Write([]byte(`{"ok":1}`)) })
+	mux.HandleFunc("/narwhal/state", func(w http.ResponseWriter, _ *http.Request) { _, _ = w.Write([]byte(`not JSON`)) })
+	e := newEnv(t, testFleet(), nil)
+	e.addr = serving(t, mux)
+	r, err := askedReady(t, e, 10*time.Second)
+	if err != nil || !r.Ready || asked.Load() != 3 || string(r.Health) != `{"ok":1}` || string(r.State) != "null" {
+		t.Errorf("got %+v, %v after %d looks", r, err, asked.Load())
+	}
+}
+
+func TestNeverReady(t *testing.T) {
+	for name, c := range map[string]struct {
+		h    http.HandlerFunc
+		want string
+	}{
+		"a reason": {func(w http.ResponseWriter, _ *http.Request) {
+			w.WriteHeader(503)
+			_, _ = w.Write([]byte(`{"reason":"no decode engine"}`))
+		}, "no decode engine"},
+		"no reason":  {func(w http.ResponseWriter, _ *http.Request) { w.WriteHeader(500); _, _ = w.Write([]byte(`<html>`)) }, "answered 500"},
+		"no JSON":    {func(w http.ResponseWriter, _ *http.Request) { _, _ = w.Write([]byte(`ok`)) }, "answered 200"},
+		"no content": {func(w http.ResponseWriter, _ *http.Request) { w.WriteHeader(204) }, "answered 204"},
+	} {
+		e := newEnv(t, testFleet(), nil)
+		e.addr = serving(t, c.h)
+		if r, err := askedReady(t, e, 0); err != nil || r.Ready || !strings.Contains(r.Reason, c.want) {
+			t.Errorf("%s: %+v, %v", name, r, err)
+		}
+	}
+	e := newEnv(t, testFleet(), nil)
+	l, err := net.Listen("tcp", "127.0.0.1:0")
+	if err != nil {
+		t.Fatal(err)
+	}
+	e.addr = l.Addr().String()
+	_ = l.Close()
+	if r, err := askedReady(t, e, 0); err != nil || r.Ready || r.Reason != "the router does not answer" {
+		t.Errorf("nobody: %+v, %v", r, err)
+	}
+}
+
+// engineAsRouter is a simulated engine, which takes the trial's requests as a router does.
+func engineAsRouter(t *testing.T) *simulated.Server {
+	t.Helper()
+	s, err := simulated.New(simulated.Config{Model: "tiny", RequestIDHeaders: true, Simulated: fleet.Simulated{PrefillA: 0.001, DecodeD: 0.001}})
+	if err != nil {
+		t.Fatal(err)
+	}
+	if err := s.Start(t.Context()); err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(s.Stop)
+	return s
+}
+
+func TestTrial(t *testing.T) {
+	f := testFleet()
+	f.Deploy.Trial.Rates = []float64{200, 400}
+	e := newEnv(t, f, map[record.Key]any{readyKey: Ready{Ready: true}})
+	e.addr = engineAsRouter(t).Addr()
+	b, err := Gate{}.Locals()["trial"](limited(t), e, nil)
+	if err != nil {
+		t.Fatal(err)
+	}
+	var got Trial
+	if err := json.Unmarshal(b, &got); err != nil {
+		t.Fatal(err)
+	}
+	if len(got.Points) != 2 || got.Points[0].Rate != 200 || got.Points[1].Rate != 400 || got.Points[0].Tag == got.Points[1].Tag {
+		t.Fatalf("trial %+v", got)
+	}
+	for _, p := range got.Points {
+		if len(p.Rows) != 4 || p.Score.Completed != 4 || p.Score.Offered != 4 {
+			t.Errorf("at %g/s: %+v", p.Rate, p.Score)
+		}
+		for _, r := range p.Rows {
+			if r.OutputTokens != 4 || !strings.HasPrefix(r.ClientRID, p.Tag+"-") {
+				t.Errorf("row %+v", r)
+			}
+		}
+	}
+}
+
+func TestTrialNeedsAReadyRouter(t *testing.T) {
+	e := newEnv(t, testFleet(), map[record.Key]any{readyKey: Ready{Reason: "no decode engine"}})
+	if _, err := (Gate{}).Locals()["trial"](limited(t), e, nil); err == nil || !strings.Contains(err.Error(), "no decode engine") {
+		t.Errorf("got %v", err)
+	}
+	e = newEnv(t, testFleet(), nil)
+	if _, err := (Gate{}).Locals()["trial"](limited(t), e, nil); err == nil {
+		t.Error("a trial without the router's readiness")
+	}
+}
+
+// TestTrialThroughABrokenTunnel proves nothing, however many requests came through.
+func TestTrialThroughABrokenTunnel(t *testing.T) {
+	f := testFleet()
+	f.Deploy.Trial.Rates, f.Deploy.Trial.Requests = []float64{0.1}, 10 // would take 100 s
+	e := newEnv(t, f, map[record.Key]any{readyKey: Ready{Ready: true}})
+	var once atomic.Bool
+	e.addr = serving(t, http.HandlerFunc(func(w http.ResponseWriter, _ *http.Request) {
+		if once.CompareAndSwap(false, true) {
+			close(e.lost)
+		}
+		w.WriteHeader(http.StatusServiceUnavailable)
+	}))
+	_, err := Gate{}.Locals()["trial"](limited(t), e, nil)
+	if !errors.Is(err, errTunnelLost) || problem.StatusOf(err) != problem.Failed {
+		t.Errorf("got %v", err)
+	}
+}
+
+func TestTrialEndsWithItsContext(t *testing.T) {
+	f := testFleet()
+	f.Deploy.Trial.Rates, f.Deploy.Trial.Requests = []float64{0.1}, 10
+	e := newEnv(t, f, map[record.Key]any{readyKey: Ready{Ready: true}})
+	ctx, cancel := context.WithCancel(t.Context())
+	e.addr = serving(t, http.HandlerFunc(func(w http.ResponseWriter, _ *http.Request) { cancel(); w.WriteHeader(503) }))
+	if _, err := (Gate{}).Locals()["trial"](ctx, e, nil); !errors.Is(err, context.Canceled) {
+		t.Errorf("got %v", err)
+	}
+}
+
+// journalOf is a router's journal with these rows.
+func journalOf(t *testing.T, rows ...journal.Row) []byte {
+	t.Helper()
+	var b bytes.Buffer
+	fmt.Fprintf(&b, `{"schema":%q,"schema_version":%d}`+"\n", journal.Schema, journal.Version)
+	for _, r := range rows {
+		r.Head = journal.Head{Schema: journal.Schema, Version: journal.Version, Run: "x"}
+		line, err := json.Marshal(r)
+		if err != nil {
+			t.Fatal(err)
+		}
+		b.Write(append(line, '\n'))
+	}
+	return b.Bytes()
+}
+
+// TestJournal waits for rows that are still on their way, and takes the trial's alone.
+func TestJournal(t *testing.T) {
+	client, router := rows("tag0", 3)
+	other, otherRouter := rows("tag01", 1) // another run's tag that begins alike
+	_ = other
+	f := testFleet()
+	e := newEnv(t, f, map[record.Key]any{trialKey: Trial{Points: []Point{{Tag: "tag0", Rows: client}}}})
+	looks := 0
+	e.file = func() ([]byte, error) {
+		looks++
+		return journalOf(t, append(router[:min(looks, 3)], otherRouter[0], journal.Row{RID: "nobody", Terminal: journal.Completed})...), nil
+	}
+	b, err := Gate{}.Locals()["journal"](limited(t), e, nil)
+	if err != nil {
+		t.Fatal(err)
+	}
+	var j Journal
+	if err := json.Unmarshal(b, &j); err != nil {
+		t.Fatal(err)
+	}
+	if len(j.Rows) != 3 || looks != 3 || e.asked != "/opt/n/router/journal.jsonl" || len(j.Tags) != 1 {
+		t.Errorf("%d rows after %d looks at %s", len(j.Rows), looks, e.asked)
+	}
+}
+
+func TestJournalThatCannotBeRead(t *testing.T) {
+	client, _ := rows("tag0", 1)
+	for name, c := range map[string]struct {
+		evidence map[record.Key]any
+		file     func() ([]byte, error)
+	}{
+		"no trial": {nil, nil},
+		"no file":  {map[record.Key]any{trialKey: Trial{Points: []Point{{Tag: "tag0", Rows: client}}}}, func() ([]byte, error) { return nil, errors.New("no such file") }},
+	} {
+		e := newEnv(t, testFleet(), c.evidence)
+		e.file = c.file
+		if _, err := (Gate{}).Locals()["journal"](limited(t), e, nil); err == nil {
+			t.Errorf("%s: no error", name)
+		}
+	}
+}
+
+func TestFacts(t *testing.T) {
+	b, err := json.Marshal(gates.Launched{Name: "router", ID: "b:1:2", Launch: "l"})
+	if err != nil {
+		t.Fatal(err)
+	}
+	if got := (Gate{}).Facts(routerKey, b); got["proc/router/id"] != "b:1:2" || got["proc/router/launch"] != "l" {
+		t.Errorf("facts %v", got)
+	}
+	if (Gate{}).Facts(readyKey, b) != nil || (Gate{}).Facts(routerKey, []byte("{}")) != nil {
+		t.Error("facts of something else")
+	}
+}
