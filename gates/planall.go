@@ -57,6 +57,9 @@ func (r *Runner) forecast(ctx context.Context, o Options) (Forecast, error) {
 			return f, err
 		}
 		p.Gate = info.Letter
+		if err := p.validate(); err != nil {
+			return f, err
+		}
 		gf := GateForecast{Info: info, State: state.Gates[info.Letter].State, Plan: p, Needs: needs}
 		for _, k := range g.Expect(r.Fleet) {
 			if _, again := needs[k]; !again {

@@ -8,6 +8,7 @@ import (
 	"fmt"
 	"net"
 	"net/http"
+	"slices"
 	"strings"
 	"sync/atomic"
 	"testing"
@@ -252,14 +253,13 @@ func journalOf(t *testing.T, rows ...journal.Row) []byte {
 // TestJournal waits for rows that are still on their way, and takes the trial's alone.
 func TestJournal(t *testing.T) {
 	client, router := rows("tag0", 3)
-	other, otherRouter := rows("tag01", 1) // another run's tag that begins alike
-	_ = other
+	_, otherRouter := rows("tag01", 1) // another run's tag that begins alike
 	f := testFleet()
 	e := newEnv(t, f, map[record.Key]any{trialKey: Trial{Points: []Point{{Tag: "tag0", Rows: client}}}})
 	looks := 0
 	e.file = func() ([]byte, error) {
 		looks++
-		return journalOf(t, append(router[:min(looks, 3)], otherRouter[0], journal.Row{RID: "nobody", Terminal: journal.Completed})...), nil
+		return journalOf(t, append(slices.Clone(router[:min(looks, 3)]), otherRouter[0], journal.Row{RID: "nobody", Terminal: journal.Completed})...), nil
 	}
 	b, err := Gate{}.Locals()["journal"](limited(t), e, nil)
 	if err != nil {
