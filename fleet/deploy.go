@@ -203,7 +203,6 @@ type Sign struct {
 // Limits bound a run.
 type Limits struct {
 	FanOut      int      `json:"fan_out"` // hosts worked on at once
-	Step        Duration `json:"step"`    // default limit of one step
 	Connect     Duration `json:"connect"`
 	OutputBytes Size     `json:"output_bytes"` // of one remote command
 	LockTTL     Duration `json:"lock_ttl"`

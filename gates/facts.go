@@ -50,6 +50,7 @@ func Inputs(f fleet.Fleet, rel Release) map[string]string {
 		return facts
 	}
 	facts["fleet/fabric"] = digestOf(d.Fabric)
+	facts["fleet/profile"] = digestOf(d.Profile)
 	facts["fleet/trial"] = digestOf(d.Trial)
 	facts["fleet/router"] = digestOf(d.Router)
 	facts["fleet/policy"] = digestOf(d.Policy)

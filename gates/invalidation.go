@@ -39,7 +39,7 @@ var Invalidation = []Bond{
 	{"E/sidecar/{e}", []string{"fleet/attest/{e}", "fleet/contract", "proc/engine-{e}/id", "proc/sidecar-{e}/id"}},
 	{"E/statement/{e}", []string{"fleet/contract", "proc/engine-{e}/id", "proc/sidecar-{e}/id"}},
 
-	{"F/profile/{e}", []string{"fleet/launch/{e}", "fleet/model", "proc/engine-{e}/launch"}},
+	{"F/profile/{e}", []string{"fleet/launch/{e}", "fleet/model", "fleet/profile", "proc/engine-{e}/launch"}},
 	{"F/store", []string{"fleet/contract", "profiles"}},
 	{"F/pair/{p}/{d}", []string{"fleet/slo", "fleet/model", "proc/engine-{p}/id", "proc/engine-{d}/id", "path/{p}/{d}"}},
 

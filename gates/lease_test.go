@@ -9,6 +9,7 @@ import (
 	"os/exec"
 	"path/filepath"
 	"strings"
+	"sync"
 	"testing"
 	"testing/synctest"
 	"time"
@@ -59,11 +60,26 @@ func TestLeaseIsAskedForAtEachGate(t *testing.T) {
 // leaseHost counts renewals and answers what the test says.
 type leaseHost struct {
 	Host
+	mu      sync.Mutex
 	renewed int
 	err     error
 }
 
+func (h *leaseHost) count() int {
+	h.mu.Lock()
+	defer h.mu.Unlock()
+	return h.renewed
+}
+
+func (h *leaseHost) answer(err error) {
+	h.mu.Lock()
+	defer h.mu.Unlock()
+	h.err = err
+}
+
 func (h *leaseHost) Run(_ context.Context, c remote.Command) (remote.Result, error) {
+	h.mu.Lock()
+	defer h.mu.Unlock()
 	if nameOf(c) == "lease" {
 		h.renewed++
 		return remote.Result{Stdout: []byte("1800000000\nother\n")}, h.err
@@ -81,19 +97,19 @@ func TestLeaseIsRenewed(t *testing.T) {
 			t.Fatal(err)
 		}
 		time.Sleep(time.Minute + time.Second)
-		if h.renewed != 7 {
-			t.Errorf("renewed %d times in a minute with a lease of 30 s, want 1 and 6", h.renewed)
+		if n := h.count(); n != 7 {
+			t.Errorf("renewed %d times in a minute with a lease of 30 s, want 1 and 6", n)
 		}
-		h.err = errors.New("no connection") // not a reason to give up
+		h.answer(errors.New("no connection")) // not a reason to give up
 		time.Sleep(30 * time.Second)
-		h.err = &remote.ExitError{Code: exitHeld}
+		h.answer(&remote.ExitError{Code: exitHeld})
 		time.Sleep(10 * time.Second)
-		n := h.renewed
+		n := h.count()
 		time.Sleep(time.Minute)
-		if h.renewed != n {
+		if h.count() != n {
 			t.Error("a lost lease is asked for in the background")
 		}
-		h.err = nil
+		h.answer(nil)
 		if err := run.takeLease(t.Context()); problem.StatusOf(err) != problem.Locked {
 			t.Errorf("after it was lost: %v", err)
 		}

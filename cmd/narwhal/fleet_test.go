@@ -122,9 +122,16 @@ type ran struct {
 
 // command prepares narwhal with this operator's state.
 func (w *world) command(args ...string) *exec.Cmd {
-	cmd := exec.Command(w.bin, args...)
-	cmd.Dir = w.dir
-	cmd.Env = append([]string{"PATH=" + os.Getenv("PATH"), "HOME=" + w.dir, "NARWHAL_STATE=" + w.state}, w.env...)
+	cmd := execCommand(w.bin, w.dir, w.state, args...)
+	cmd.Env = append(cmd.Env, w.env...)
+	return cmd
+}
+
+// execCommand is narwhal with nothing of the test's environment but PATH.
+func execCommand(bin, dir, state string, args ...string) *exec.Cmd {
+	cmd := exec.Command(bin, args...)
+	cmd.Dir = dir
+	cmd.Env = []string{"PATH=" + os.Getenv("PATH"), "HOME=" + dir, "NARWHAL_STATE=" + state}
 	return cmd
 }
 

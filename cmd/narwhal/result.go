@@ -98,8 +98,13 @@ func (a *app) writeJSON(path string, r *result) {
 func printProblems(w io.Writer, ps []*problem.Problem) {
 	for _, p := range ps {
 		where := ""
-		if p.File != "" {
+		switch {
+		case p.File != "" && p.Column > 0:
 			where = fmt.Sprintf("%s:%d:%d: ", p.File, p.Line, p.Column)
+		case p.File != "" && p.Line > 0:
+			where = fmt.Sprintf("%s:%d: ", p.File, p.Line)
+		case p.File != "":
+			where = p.File + ": "
 		}
 		rule := ""
 		if p.Rule != "" {

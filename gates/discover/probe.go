@@ -28,12 +28,12 @@ sed -n 's/^PRETTY_NAME=//p' /etc/os-release 2>/dev/null
 echo "== boot"; cat /proc/sys/kernel/random/boot_id 2>/dev/null || sysctl -n kern.boottime 2>/dev/null | sed 's/}.*//' | tr -cd '0-9'
 echo "== user"; id -u; id -un
 echo "== cpu"; getconf _NPROCESSORS_ONLN 2>/dev/null || nproc 2>/dev/null
-sed -n 's/^model name[^:]*: //p' /proc/cpuinfo 2>/dev/null | head -n 1
+sed -n '/^model name/{s/^[^:]*: //p;q;}' /proc/cpuinfo 2>/dev/null
 echo "== memory"; sed -n 's/^MemTotal: *\([0-9]*\) kB/\1/p;s/^MemAvailable: *\([0-9]*\) kB/\1/p' /proc/meminfo 2>/dev/null
-echo "== disk"; p=%[1]s; while [ ! -d "$p" ] && [ "$p" != / ]; do p=$(dirname "$p"); done; df -Pk "$p" 2>/dev/null | tail -n 1
+echo "== disk"; p=%[1]s; while [ ! -d "$p" ] && [ "$p" != / ]; do p=${p%%/*}; p=${p:-/}; done; df -Pk "$p" 2>/dev/null | tail -n 1
 if [ -w "$p" ]; then echo writable; else echo read-only; fi
 echo "== interfaces"
-if [ -d /sys/class/net ]; then for i in /sys/class/net/*; do n=${i##*/}; echo "$n $(cat $i/mtu 2>/dev/null) $(cat $i/operstate 2>/dev/null)"; done; else ifconfig -a 2>/dev/null | sed -n 's/^\([a-z0-9]*\):.* mtu \([0-9]*\).*/\1 \2 unknown/p'; fi
+if [ -d /sys/class/net ]; then for i in /sys/class/net/*; do m= o=; { read -r m <"$i/mtu"; read -r o <"$i/operstate"; } 2>/dev/null; echo "${i##*/} $m $o"; done; else ifconfig -a 2>/dev/null | sed -n 's/^\([a-z0-9]*\):.* mtu \([0-9]*\).*/\1 \2 unknown/p'; fi
 echo "== addresses"
 if have ip; then ip -o addr show 2>/dev/null | while read -r _ n f a _; do echo "$n $f $a"; done; fi
 echo "== listeners"
@@ -42,7 +42,7 @@ echo "== gpus"
 if have nvidia-smi; then nvidia-smi --query-gpu=index,name,uuid,memory.total --format=csv,noheader 2>/dev/null | sed 's/^/nvidia, /'; fi
 if have rocminfo; then rocminfo 2>/dev/null | sed -n 's/^ *Marketing Name: */amd, /p'; fi
 echo "== runtimes"
-for c in docker podman nerdctl; do if have $c; then echo "$c $($c --version 2>/dev/null | head -n 1)"; fi; done
+for c in docker podman nerdctl; do if have $c; then echo "$c $(command -v $c)"; fi; done
 echo "== limits"; ulimit -l 2>/dev/null; ulimit -n
 echo "== files"
 for f in %[2]s; do

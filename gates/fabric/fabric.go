@@ -18,6 +18,7 @@ import (
 	"github.com/narwhal-fleet/narwhal/fleet"
 	"github.com/narwhal-fleet/narwhal/gates"
 	"github.com/narwhal-fleet/narwhal/gates/record"
+	"github.com/narwhal-fleet/narwhal/internal/problem"
 	"github.com/narwhal-fleet/narwhal/internal/process"
 	"github.com/narwhal-fleet/narwhal/runtime/engine"
 )
@@ -54,6 +55,10 @@ const shortLimit = fleet.Duration(time.Minute)
 // edges in rounds, and stops the testers whatever happens.
 func (Gate) Plan(_ context.Context, v gates.View) (gates.Plan, error) {
 	var p gates.Plan
+	if t := v.Fleet.Deploy.Fabric.Transport; t != "" && t != "tcp" {
+		return p, problem.New(problem.Invalid, "transport_unmeasured", fmt.Sprintf("deploy.fabric.transport is %q, and this version measures tcp alone", t),
+			"set transport to tcp to qualify the same links over TCP")
+	}
 	if v.Wants(budgetKey) {
 		p.Steps = append(p.Steps, gates.Step{
 			ID: "D/budget", Title: "compute the KV budget", Effect: gates.Observe, Yields: budgetKey, Limit: shortLimit,
