@@ -3,7 +3,10 @@ package attest
 import (
 	"bytes"
 	"crypto"
+	"crypto/ecdsa"
+	"crypto/ed25519"
 	"crypto/elliptic"
+	"crypto/rsa"
 	"crypto/sha256"
 	"encoding/base64"
 	"encoding/pem"
@@ -110,8 +113,26 @@ func onePEM(text []byte) (*pem.Block, error) {
 	return block, nil
 }
 
+// strong refuses kinds and sizes of keys that no verifier here should trust.
+func strong(key crypto.PublicKey) error {
+	switch k := key.(type) {
+	case *ecdsa.PublicKey:
+		if k.Curve != elliptic.P256() && k.Curve != elliptic.P384() && k.Curve != elliptic.P521() {
+			return errors.New("the curve is none of P-256, P-384 and P-521")
+		}
+	case *rsa.PublicKey:
+		if n := k.N.BitLen(); n < 2048 || n > 8192 {
+			return fmt.Errorf("the RSA key has %d bits, want 2048 to 8192", n)
+		}
+	case ed25519.PublicKey:
+	default:
+		return fmt.Errorf("keys of type %T are not supported", key)
+	}
+	return nil
+}
+
 func newPublic(key crypto.PublicKey) (*Public, error) {
-	if err := cryptoutils.ValidatePubKey(key); err != nil {
+	if err := strong(key); err != nil {
 		return nil, err
 	}
 	v, err := signature.LoadVerifier(key, crypto.SHA256)

@@ -86,7 +86,7 @@ func (r *Runner) Rollback(ctx context.Context, p RollbackPlan) (RollbackResult, 
 	if rb := r.Record.State().Rollback; rb != nil && rb.To != p.To {
 		return res, problem.New(problem.Refused, "rollback_unfinished", fmt.Sprintf("a rollback to gate %s was begun and is not finished", rb.To),
 			"finish it first: narwhal gate rollback --to "+rb.To)
-	} else if done, ok := r.standsAt(p); rb == nil && ok {
+	} else if done, ok := r.standsAt(ctx, p); rb == nil && ok {
 		if err := r.reseal(); err != nil {
 			return done, err
 		}
@@ -113,9 +113,10 @@ func (r *Runner) Rollback(ctx context.Context, p RollbackPlan) (RollbackResult, 
 	return r.endRollback(ctx, p, res)
 }
 
-// standsAt reports whether the last rollback went to the same gate and nothing has run
-// since: then there is nothing to take back, at most a seal to make.
-func (r *Runner) standsAt(p RollbackPlan) (RollbackResult, bool) {
+// standsAt reports whether the last rollback went to the same gate, nothing has run since,
+// and a live look finds what the kept gates promise: then there is nothing to take back
+// or to restore, at most a seal to make.
+func (r *Runner) standsAt(ctx context.Context, p RollbackPlan) (RollbackResult, bool) {
 	state := r.Record.State()
 	last := state.LastRollback
 	if last == nil || last.Done == nil || last.To != p.To || len(p.Steps) > 0 {
@@ -123,6 +124,14 @@ func (r *Runner) standsAt(p RollbackPlan) (RollbackResult, bool) {
 	}
 	for _, letter := range p.Rerun {
 		if g, ok := state.Gates[letter]; ok && g.State != record.GateUndone && g.State != record.GatePending {
+			return RollbackResult{}, false
+		}
+	}
+	if r.settle(ctx) != nil {
+		return RollbackResult{}, false // the end of the rollback says why
+	}
+	for _, g := range r.Gates {
+		if !slices.Contains(p.Rerun, g.Info().Letter) && len(r.needs(g)) > 0 {
 			return RollbackResult{}, false
 		}
 	}

@@ -86,6 +86,33 @@ func TestRollbackVerifiesLive(t *testing.T) {
 	r.verify()
 }
 
+// TestRollbackAgainVerifiesLive repeats a rollback after an engine died: standing at the
+// gate once does not mean standing there now.
+func TestRollbackAgainVerifiesLive(t *testing.T) {
+	r := newRig(t)
+	r.pass(Options{})
+	if _, _, err := r.rollback(t.Context(), "C"); err != nil {
+		t.Fatal(err)
+	}
+	before := r.state().Seq
+	if _, res, err := r.rollback(t.Context(), "C"); err != nil || len(res.Restored) != 0 {
+		t.Fatalf("again: %+v, %v", res, err)
+	}
+	if n := r.state().Seq - before; n > 2 {
+		t.Errorf("a rollback to where the fleet stands wrote %d events", n)
+	}
+	r.world.proc = nil
+	_, res, err := r.rollback(t.Context(), "C")
+	if err != nil {
+		t.Fatal(err)
+	}
+	if r.world.proc == nil {
+		t.Error("the engine was not launched again")
+	}
+	equal(t, "restored", res.Restored, []string{"C/launch/e", "C/live/e"})
+	r.verify()
+}
+
 // TestRollbackThatCannotRestore says that the kept gate must run again.
 func TestRollbackThatCannotRestore(t *testing.T) {
 	r := newRig(t)
@@ -223,5 +250,51 @@ func TestRollbackNeedsTheLease(t *testing.T) {
 	}
 	if r.world.proc == nil {
 		t.Error("the engine was stopped")
+	}
+}
+
+// TestPlanRollback takes back newest first: what was done, what failed, what is unknown;
+// a step done twice once; observations and earlier gates not at all.
+func TestPlanRollback(t *testing.T) {
+	r := newRig(t)
+	act := func(rec *record.Run, gate, step, effect string, status string) {
+		t.Helper()
+		undo := recordedOf(Step{Undo: &Undo{Title: "undo " + step, Argv: []string{"undo", step}, Limit: second}})
+		ev, err := rec.Append(record.KindIntent, gate, step, "h1", record.Intent{Effect: effect, Undo: undo})
+		if err != nil {
+			t.Fatal(err)
+		}
+		if status == "" {
+			return
+		}
+		if _, err := rec.Append(record.KindOutcome, gate, step, "h1", record.Outcome{Intent: ev.Seq, Status: status}); err != nil {
+			t.Fatal(err)
+		}
+	}
+	forge(t, r, func(rec *record.Run) {
+		act(rec, "A", "A/before", record.EffectMutate, record.StatusOK)
+		act(rec, "C", "C/one", record.EffectMutate, record.StatusOK)
+		act(rec, "C", "C/two", record.EffectDisrupt, record.StatusFailed)
+		act(rec, "C", "C/look", record.EffectObserve, record.StatusOK)
+		act(rec, "C", "C/three", record.EffectMutate, "")
+		act(rec, "C", "C/one", record.EffectMutate, record.StatusOK)
+		act(rec, "C", "C/four", record.EffectMutate, record.StatusCanceled)
+		act(rec, "X", "X/unheard-of", record.EffectMutate, record.StatusOK)
+	})
+	run, _ := r.open()
+	p, err := run.PlanRollback("A")
+	if err != nil {
+		t.Fatal(err)
+	}
+	var got []string
+	for i, s := range p.Steps {
+		got = append(got, s.ID)
+		if i > 0 && s.Intent >= p.Steps[i-1].Intent {
+			t.Errorf("%s is undone before the newer %s", s.ID, p.Steps[i-1].ID)
+		}
+	}
+	equal(t, "undoes", got, []string{"undo/C/four", "undo/C/one", "undo/C/three", "undo/C/two"})
+	if p, err := run.PlanRollback("C"); err != nil || len(p.Steps) != 0 || len(p.Rerun) != 0 {
+		t.Errorf("to the last gate: %+v, %v", p, err)
 	}
 }

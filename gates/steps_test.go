@@ -267,6 +267,43 @@ func TestStepLimit(t *testing.T) {
 	})
 }
 
+// halting is a gate whose observation "stop" forbids what needs it.
+type halting struct{ anyGate }
+
+func (halting) Halts(k record.Key, data []byte) string {
+	if k == "A/stop" && string(data) == "{}" {
+		return "it says no"
+	}
+	return ""
+}
+
+// TestHaltedStepsDoNotStart keeps the observation, runs what does not need it, and closes.
+func TestHaltedStepsDoNotStart(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		yields := func(k record.Key) func(*Step) { return func(s *Step) { s.Yields = k } }
+		n := &notes{begin: time.Now(), started: map[string]time.Duration{}, ended: map[string]time.Duration{}}
+		rec, err := record.Create(filepath.Join(t.TempDir(), "run"), record.Header{Run: "r", FleetName: "tern", Fleet: []byte("{}")}, record.Options{})
+		if err != nil {
+			t.Fatal(err)
+		}
+		defer rec.Close()
+		r := &Runner{Fleet: testFleet(), Record: rec, Progress: Quiet{}, facts: map[string]string{}, Connect: func(_ context.Context, id string) (Host, error) {
+			return &clockHost{t: t, id: id, notes: n}, nil
+		}}
+		errs, err := r.steps(t.Context(), halting{}, Plan{Gate: "A", Steps: []Step{
+			work("look", "h1", "1s", yields("A/stop")), work("launch", "h1", "1s", mutates, needs("look")), work("after", "h1", "1s", needs("launch")),
+			work("other", "h2", "5s", yields("A/go")), work("close", "h2", "1s", last, needs("look")),
+		}})
+		if err != nil || len(errs) != 0 {
+			t.Errorf("errors %v, %v: a halt is no failure", errs, err)
+		}
+		equal(t, "ran", slices.Sorted(slices.Values(n.order)), []string{"close", "look", "other"})
+		if _, ok := rec.State().Evidence("A/stop"); !ok {
+			t.Error("the observation is not recorded")
+		}
+	})
+}
+
 func TestRecordFailureEndsThePlan(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		n := &notes{begin: time.Now(), started: map[string]time.Duration{}, ended: map[string]time.Duration{}}

@@ -311,7 +311,6 @@ type rig struct {
 	world *world
 	fleet fleet.Fleet
 	dir   string
-	crash int
 	gates []Gate
 	rel   Release
 }

@@ -171,7 +171,7 @@ func structureOf(lit *ast.StructLit) structure {
 
 func docOf(f *ast.Field) string {
 	var lines []string
-	for _, g := range f.Comments() {
+	for _, g := range ast.Comments(f) {
 		if g.Doc {
 			lines = append(lines, strings.TrimSpace(g.Text()))
 		}

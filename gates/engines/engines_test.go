@@ -178,3 +178,27 @@ func TestFacts(t *testing.T) {
 		}
 	}
 }
+
+// TestHalts stops before a launch whose ports are taken and behind an engine that is not ready.
+func TestHalts(t *testing.T) {
+	for _, c := range []struct {
+		key   record.Key
+		value any
+		want  string
+	}{
+		{portsKey("p0"), Ports{Taken: []Taken{{"192.0.2.11:8100", "in use"}}}, "192.0.2.11:8100 is taken"},
+		{portsKey("p0"), Ports{Ours: true}, ""},
+		{liveKey("p0"), Live{}, "the engine is not ready"},
+		{liveKey("p0"), Live{Ready: true}, ""},
+		{launchKey("p0"), gates.Launched{}, ""},
+		{portsKey("p0"), "garbage", ""},
+	} {
+		b, err := json.Marshal(c.value)
+		if err != nil {
+			t.Fatal(err)
+		}
+		if got := (Gate{}).Halts(c.key, b); got != c.want {
+			t.Errorf("%s %s: %q, want %q", c.key, b, got, c.want)
+		}
+	}
+}

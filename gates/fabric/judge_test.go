@@ -13,6 +13,7 @@ import (
 	"github.com/narwhal-fleet/narwhal/fleet"
 	"github.com/narwhal-fleet/narwhal/gates"
 	"github.com/narwhal-fleet/narwhal/gates/record"
+	"github.com/narwhal-fleet/narwhal/internal/problem"
 	"github.com/narwhal-fleet/narwhal/runtime/engine"
 )
 
@@ -195,6 +196,18 @@ func TestPlan(t *testing.T) {
 	for host, want := range map[string]string{"h1": "192.0.2.11:5201", "h2": "192.0.2.12:5555", "h3": "198.51.100.3:5201"} {
 		if got := Address(f, host); got != want {
 			t.Errorf("the tester of %s listens on %s, want %s", host, got, want)
+		}
+	}
+}
+
+// TestPlanRefusesAnUnmeasuredTransport does not measure one thing and promise another.
+func TestPlanRefusesAnUnmeasuredTransport(t *testing.T) {
+	for transport, want := range map[string]problem.Status{"": problem.Success, "tcp": problem.Success, "rdma": problem.Invalid} {
+		f := testFleet()
+		f.Deploy.Fabric.Transport = transport
+		_, err := Gate{}.Plan(t.Context(), view(t, f, map[record.Key]any{}))
+		if got := problem.StatusOf(err); got != want {
+			t.Errorf("%q: %s, %v", transport, got, err)
 		}
 	}
 }

@@ -317,3 +317,35 @@ func TestVerbNames(t *testing.T) {
 		}
 	}
 }
+
+// TestPointIsAtomic looks at current all the while it is switched: it is never gone.
+func TestPointIsAtomic(t *testing.T) {
+	dir := root(t, digest("a"), digest("b"))
+	if err := point(dir, digest("a")); err != nil {
+		t.Fatal(err)
+	}
+	stop, done := make(chan struct{}), make(chan string, 1)
+	go func() {
+		for {
+			select {
+			case <-stop:
+				done <- ""
+				return
+			default:
+			}
+			if got := gates.CurrentRelease(dir); got != digest("a") && got != digest("b") {
+				done <- got
+				return
+			}
+		}
+	}()
+	for i := range 300 {
+		if err := point(dir, digest(string("ab"[i%2]))); err != nil {
+			t.Fatal(err)
+		}
+	}
+	close(stop)
+	if got := <-done; got != "" {
+		t.Errorf("current was %q for a moment", got)
+	}
+}

@@ -129,3 +129,20 @@ func TestPlanRepeatsWhatDepends(t *testing.T) {
 		}
 	}
 }
+
+func TestHalts(t *testing.T) {
+	for _, c := range []struct {
+		key  record.Key
+		body string
+		want string
+	}{
+		{readyKey, `{"ready":false}`, "the router is not ready"},
+		{readyKey, `{"ready":true}`, ""},
+		{readyKey, `garbage`, ""},
+		{routerKey, `{"ready":false}`, ""},
+	} {
+		if got := (Gate{}).Halts(c.key, []byte(c.body)); got != c.want {
+			t.Errorf("%s %s: %q, want %q", c.key, c.body, got, c.want)
+		}
+	}
+}

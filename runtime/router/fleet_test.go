@@ -215,9 +215,6 @@ func limit(t *testing.T) context.Context {
 func (b *testbed) complete(body any) answer {
 	return post(b.t, limit(b.t), b.url+"/v1/completions", body)
 }
-func (b *testbed) chat(body any) answer {
-	return post(b.t, limit(b.t), b.url+"/v1/chat/completions", body)
-}
 
 func (b *testbed) get(path string, v any) int {
 	b.t.Helper()

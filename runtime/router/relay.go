@@ -17,17 +17,16 @@ const maxHeld = 64
 
 // relay carries one decode stream to its sink.
 type relay struct {
-	q      *request
-	l      *lease
-	sink   *assembly // nil for a streamed answer
-	split  splitter
-	held   [][]byte
-	bytes  int64
-	out    []byte // complete events of the current read
-	done   bool
-	count  int
-	hand   bool
-	failed *failure
+	q     *request
+	l     *lease
+	sink  *assembly // nil for a streamed answer
+	split splitter
+	held  [][]byte
+	bytes int64
+	out   []byte // complete events of the current read
+	done  bool
+	count int
+	hand  bool
 }
 
 // follow reads the decode leg as a stream. The first token must come within its limit, and
