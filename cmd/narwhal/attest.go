@@ -13,7 +13,7 @@ import (
 
 func attestVerb(a *app) *cobra.Command {
 	c := &cobra.Command{Use: "attest", Short: "Statements about a record, a binary or an engine"}
-	c.AddCommand(attestServeVerb(a), attestVerifyVerb(a))
+	c.AddCommand(attestCreateVerb(a), attestServeVerb(a), attestVerifyVerb(a))
 	return c
 }
 
@@ -52,13 +52,20 @@ func attestServeVerb(*app) *cobra.Command {
 func attestVerifyVerb(a *app) *cobra.Command {
 	var keys, types []string
 	c := &cobra.Command{
-		Use: "verify BUNDLE", Short: "Verifies a Sigstore bundle offline against named keys", Args: cobra.ExactArgs(1),
+		Use: "verify BUNDLE [FILE...]", Short: "Verifies a Sigstore bundle offline against named keys, and that it speaks of the files", Args: cobra.MinimumNArgs(1),
 		RunE: func(_ *cobra.Command, args []string) error {
 			raw, err := a.read(args[0])
 			if err != nil {
 				return problem.Wrap(problem.Invalid, "file_unreadable", "read the bundle", err, "check the path")
 			}
-			p := attest.Policy{PredicateTypes: types, AnySubject: true}
+			p := attest.Policy{PredicateTypes: types, AnySubject: len(args) == 1}
+			for _, name := range args[1:] {
+				digest, err := fileSHA256(name)
+				if err != nil {
+					return problem.Wrap(problem.Invalid, "file_unreadable", "read a subject", err, "check the path")
+				}
+				p.Subjects = append(p.Subjects, attest.SHA256Subject("", digest))
+			}
 			for _, path := range keys {
 				k, err := attest.LoadPublicFile(path)
 				if err != nil {

@@ -93,7 +93,7 @@ func (a *app) demoDown(sbx *sandbox.Sandbox) error {
 }
 
 func (a *app) demoRun(ctx context.Context, f demoFlags, sbx *sandbox.Sandbox, d *demoData) error {
-	progress := newLines(a.err, false)
+	progress := a.progress(false)
 	defer progress.Close()
 	s, err := a.openSession(ctx, []string{sbx.Fleet}, "latest", false, progress)
 	if err != nil {

@@ -65,7 +65,7 @@ func gateRunVerb(a *app) *cobra.Command {
 			if err != nil {
 				return err
 			}
-			progress := newLines(a.err, f.verbose)
+			progress := a.progress(f.verbose)
 			defer progress.Close()
 			s, err := a.openSession(cmd.Context(), f.fleet, f.run, f.fresh, progress)
 			if err != nil {

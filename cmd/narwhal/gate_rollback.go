@@ -24,7 +24,7 @@ func gateRollbackVerb(a *app) *cobra.Command {
 	c := &cobra.Command{
 		Use: "rollback --to GATE", Short: "Returns the fleet to the recorded state after a gate", Args: cobra.NoArgs,
 		RunE: func(cmd *cobra.Command, _ []string) error {
-			progress := newLines(a.err, true)
+			progress := a.progress(true)
 			defer progress.Close()
 			s, err := a.openSession(cmd.Context(), f.fleet, f.run, false, progress)
 			if err != nil {

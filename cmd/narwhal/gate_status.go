@@ -1,13 +1,11 @@
 package main
 
 import (
-	"encoding/json"
 	"errors"
 	"fmt"
 	"io"
 	"os"
 	"path/filepath"
-	"strings"
 
 	"github.com/spf13/cobra"
 
@@ -85,59 +83,6 @@ func readSnapshot(state, name, prefix string) (*record.Snapshot, error) {
 	}
 	snap, err := record.Read(dir)
 	return snap, recordProblem(err)
-}
-
-func gateLogVerb(a *app) *cobra.Command {
-	var f gateFlags
-	var gate, host string
-	c := &cobra.Command{
-		Use: "log", Short: "Prints the record as readable lines", Args: cobra.NoArgs,
-		RunE: func(cmd *cobra.Command, _ []string) error {
-			v, err := a.readRun(cmd, f)
-			if err != nil {
-				return err
-			}
-			var events []record.Event
-			for _, ev := range v.snap.Events {
-				if (gate == "" || strings.EqualFold(ev.Gate, gate)) && (host == "" || ev.Host == host) {
-					events = append(events, ev)
-				}
-			}
-			a.result = &result{data: map[string]any{"run": v.snap.State.Run, "events": events}, text: func(w io.Writer) {
-				for _, ev := range events {
-					fmt.Fprintln(w, eventLine(ev))
-				}
-			}}
-			return nil
-		},
-	}
-	f.add(c)
-	c.Flags().StringVar(&gate, "gate", "", "this gate alone")
-	c.Flags().StringVar(&host, "host", "", "this host alone")
-	return c
-}
-
-// eventLine is an event for a person.
-func eventLine(ev record.Event) string {
-	var b map[string]any
-	_ = json.Unmarshal(ev.Body, &b)
-	var what []string
-	for _, k := range []string{"key", "summary", "state", "status", "error", "because", "signal", "to", "how", "text", "digest"} {
-		if s, ok := b[k].(string); ok && s != "" {
-			if k == "digest" {
-				s = fmt.Sprintf("%.12s", s)
-			}
-			what = append(what, s)
-		}
-	}
-	where := ev.Step
-	if where == "" {
-		where = ev.Gate
-	}
-	if ev.Host != "" {
-		where += " @" + ev.Host
-	}
-	return fmt.Sprintf("%5d %s %-17s %-28s %s", ev.Seq, ev.Time.Local().Format("15:04:05.000"), ev.Kind, where, strings.Join(what, " | "))
 }
 
 func gateRunsVerb(a *app) *cobra.Command {
