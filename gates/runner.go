@@ -39,6 +39,7 @@ type Runner struct {
 	hosts   map[string]*dialed
 	resumed bool
 	lease   *lease
+	secrets [][]byte // values to mask; nil until they are needed
 	guard   sync.Map // permitted commands and paths
 }
 

@@ -103,6 +103,15 @@ func TestFindingFailsTheGate(t *testing.T) {
 	if st := r.state().Gates["A"]; st.State != record.VerdictFailed || st.Seal != nil {
 		t.Errorf("gate A is %s, seal %v", st.State, st.Seal)
 	}
+	// Its evidence is all there and holds: the gate does not.
+	out, err = r.run(t.Context(), Options{})
+	if err != nil || out.Status != problem.FailedGate {
+		t.Errorf("again: %v, %v", out.Status, err)
+	}
+	equal(t, "calls of the second run", r.world.took(), []string{"observe"})
+	r.verify()
+	r.world.boot = "good"
+	r.pass(Options{})
 	r.verify()
 }
 

@@ -213,6 +213,7 @@ func (r *Runner) step(ctx context.Context, g Gate, s Step) error {
 	begin := time.Now()
 	limited, cancel := context.WithTimeout(ctx, s.Limit.D()+graceAfterLimit)
 	out, err := r.perform(limited, g, s)
+	out, err = r.maskBytes(out, s.Media), r.maskError(err)
 	cancel()
 	took := time.Since(begin)
 	if err == nil && s.Yields != "" && s.Media == "" && !json.Valid(out) {

@@ -364,3 +364,31 @@ func TestSecretsStayPut(t *testing.T) {
 		}
 	}
 }
+
+// TestEngineThatPrintsItsSecret has an engine end with the secret in its log, which the
+// evidence quotes: neither record nor output may hold it.
+func TestEngineThatPrintsItsSecret(t *testing.T) {
+	const planted = "xk-77aa20d4c9-spoken"
+	w := newWorld(t, 1, func(doc map[string]any) {
+		launch := doc["deploy"].(map[string]any)["launch"].(map[string]any)
+		launch["simulated"] = map[string]any{
+			"kind": "process", "argv": []any{"sh", "-c", "sleep 0.2; echo my token is $HF_TOKEN; exit 1"},
+			"secrets": map[string]any{"HF_TOKEN": "env:PLANTED_TOKEN"}, "ready_within": "5s",
+		}
+	})
+	w.env = []string{"PLANTED_TOKEN=" + planted}
+	r := w.must(1, w.gates())
+	w.hinted(r, "engine-not-ready")
+	log, err := os.ReadFile(filepath.Join(w.sbx.Hosts[0].Root, "run", "engine-e0.log"))
+	if err != nil || !bytes.Contains(log, []byte(planted)) {
+		t.Fatalf("the engine did not print it: %v %s", err, log)
+	}
+	if strings.Contains(r.out+r.err, planted) {
+		t.Error("the output holds the secret")
+	}
+	for _, file := range filesBelow(t, w.state) {
+		if b, err := os.ReadFile(file); err != nil || bytes.Contains(b, []byte(planted)) {
+			t.Errorf("%s holds the secret (%v)", file, err)
+		}
+	}
+}

@@ -79,7 +79,7 @@ func newWorld(t *testing.T, hosts int, edit func(doc map[string]any)) *world {
 	w.rewrite(func(doc map[string]any) {
 		d := doc["deploy"].(map[string]any)
 		d["trial"] = map[string]any{"rates": []any{20}, "requests": 20, "attainment": 0.5, "max_input_tokens": 400, "max_output_tokens": 8}
-		d["profile"] = map[string]any{"prefill_tokens": []any{64, 256, 1024}, "prefill_repeats": 1, "decode_requests": []any{1, 6}, "decode_tokens": []any{64, 512}, "output_tokens": 8, "pair_tokens": 64}
+		d["profile"] = map[string]any{"prefill_tokens": []any{512, 1024, 2048}, "prefill_repeats": 3, "decode_requests": []any{1, 6}, "decode_tokens": []any{64, 512}, "output_tokens": 8, "pair_tokens": 64}
 		d["fabric"] = map[string]any{"prompt_tokens": 64, "handoffs_per_s": 1, "sample": "50ms", "streams": 1}
 		doc["profiles"] = map[string]any{"max_decode_fit_mape": 0.9, "max_decode_cv_mape": 3}
 		doc["controller"].(map[string]any)["reactive"].(map[string]any)["movement_margin"] = 0.9

@@ -6,8 +6,10 @@ import (
 	"net"
 	"net/http"
 	"os"
+	"os/exec"
 	"path/filepath"
 	"strings"
+	"sync"
 	"testing"
 	"time"
 
@@ -283,5 +285,45 @@ func TestVerbNames(t *testing.T) {
 		if _, err := v(limited(t), json.RawMessage(`"x"`)); err == nil {
 			t.Errorf("%s read a text", name)
 		}
+	}
+}
+
+// TestLiveOfSomebodyElse has a launched process that dies, as one does whose port is taken,
+// while another process answers on its address.
+func TestLiveOfSomebodyElse(t *testing.T) {
+	child := exec.Command("sleep", "600")
+	if err := child.Start(); err != nil {
+		t.Fatal(err)
+	}
+	die := sync.OnceFunc(func() {
+		_ = child.Process.Kill()
+		_ = child.Wait()
+	})
+	t.Cleanup(die)
+	id, ok := process.Of(child.Process.Pid)
+	if !ok {
+		t.Fatal("no identity")
+	}
+	answers := map[string]string{
+		"/health": "", "/version": `{"version":"1"}`, "/metrics": "process_start_time_seconds 1.0\n", "/v1/models": `{"data":[{"id":"tiny"}]}`,
+		"/v1/completions": `{"choices":[{"text":"x","token_ids":[1]}]}`,
+	}
+	l, err := net.Listen("tcp", "127.0.0.1:0")
+	if err != nil {
+		t.Fatal(err)
+	}
+	srv := &http.Server{ReadHeaderTimeout: time.Second, Handler: http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+		if r.URL.Path == "/v1/completions" {
+			die()
+		}
+		_, _ = w.Write([]byte(answers[r.URL.Path]))
+	})}
+	done := make(chan struct{})
+	go func() { defer close(done); _ = srv.Serve(l) }()
+	defer func() { _ = srv.Close(); <-done }()
+	root := recorded(t, func(r *process.Record) { r.Identity = id })
+	got, err := live(limited(t), LiveRequest{Root: root, Name: "engine-e", URL: "http://" + l.Addr().String(), Model: "tiny", Within: fleet.Duration(10 * time.Second)})
+	if err != nil || got.Ready || got.Reason != "another process answers on its address" {
+		t.Errorf("got %+v, %v", got, err)
 	}
 }

@@ -2,6 +2,8 @@ package preflight
 
 import (
 	"fmt"
+	"maps"
+	"slices"
 
 	"github.com/narwhal-fleet/narwhal/fleet"
 	"github.com/narwhal-fleet/narwhal/gates"
@@ -27,13 +29,29 @@ func (Gate) Judge(v gates.View) []record.Finding {
 	return out
 }
 
+// fit finds the curve through the median of each prompt length's samples: one request
+// that met a busy moment of the machine does not bend it.
+func (p Profiled) fit() (profile.Curve, profile.Report, error) {
+	by := map[int][]float64{}
+	for _, s := range p.Samples.Prefill {
+		by[s.Tokens] = append(by[s.Tokens], s.Seconds)
+	}
+	s := profile.Samples{Decode: p.Samples.Decode}
+	for _, n := range slices.Sorted(maps.Keys(by)) {
+		v := by[n]
+		slices.Sort(v)
+		s.Prefill = append(s.Prefill, profile.PrefillSample{Tokens: n, Seconds: (v[(len(v)-1)/2] + v[len(v)/2]) / 2})
+	}
+	return profile.Fit(s)
+}
+
 func judgeProfile(f fleet.Fleet, e string, m Profiled) []record.Finding {
 	add := func(code, want, got, hint string) record.Finding {
 		return record.Finding{Code: code, Host: f.HostOf(e), Engine: e, Want: want, Got: got, Hint: hint, Evidence: string(ProfileKey(e)),
 			Message: fmt.Sprintf("engine %s: got %s, want %s", e, got, want)}
 	}
 	const again = "measure on an idle engine: narwhal gate run --again F"
-	curve, rep, err := profile.Fit(m.Samples)
+	curve, rep, err := m.fit()
 	if err != nil {
 		return []record.Finding{add("profile-unfit", "samples that follow a curve", err.Error(), again)}
 	}

@@ -34,7 +34,7 @@ func store(v gates.View) (profile.Store, error) {
 		if err := v.Decode(ProfileKey(e), &m); err != nil {
 			return profile.Store{}, err
 		}
-		curve, rep, err := profile.Fit(m.Samples)
+		curve, rep, err := m.fit()
 		if err != nil {
 			return profile.Store{}, fmt.Errorf("fit engine %s: %w", e, err)
 		}

@@ -63,7 +63,7 @@ func (s *Sandbox) document(cfg Config) object {
 		"launch":  object{"simulated": object{"kind": "simulated", "simulated": s.model(), "ready_within": "30s", "stop_within": "10s", "secrets": secrets}},
 		"router":  object{"host": s.Hosts[0].ID, "listen": fmt.Sprintf("127.0.0.1:%d", s.Hosts[0].Ports.Router)},
 		"fabric":  object{"prompt_tokens": 1024, "handoffs_per_s": 1, "sample": "200ms", "streams": 1},
-		"profile": object{"prefill_tokens": []int{64, 512, 1024, 2048}, "prefill_repeats": 2, "decode_requests": []int{1, 6, 20}, "decode_tokens": []int{64, 512, 2048}, "output_tokens": 16, "pair_tokens": 256},
+		"profile": object{"prefill_tokens": []int{256, 512, 1024, 2048}, "prefill_repeats": 3, "decode_requests": []int{1, 6, 20}, "decode_tokens": []int{64, 512, 2048}, "output_tokens": 16, "pair_tokens": 256},
 		"trial":   object{"rates": []float64{8}, "requests": 96, "attainment": 0.8, "trace": "azure-conv", "max_input_tokens": 1500, "max_output_tokens": 40},
 		"policy":  object{"max_clock_offset": "10s", "min_disk_free": "64MiB"},
 		"sign":    object{"key": "file:" + cfg.Operator, "trust": []string{"file:" + cfg.Operator + ".pub"}},
@@ -73,7 +73,7 @@ func (s *Sandbox) document(cfg Config) object {
 		"slo":        object{"ttft_s": 1.0, "tpot_s": 0.06},
 		"controller": s.controller(),
 		"recovery":   object{"health": object{"min_samples": 3, "window_s": 30}},
-		"profiles":   object{"max_decode_fit_mape": 0.2, "max_decode_cv_mape": 0.3},
+		"profiles":   object{"max_decode_fit_mape": 0.25, "max_decode_cv_mape": 0.5},
 		"engine":     object{"first_token_timeout_s": 5.0, "tokenize": false, "chars_per_token": 4.0},
 		"deploy":     deploy,
 	}
@@ -86,7 +86,7 @@ func (s *Sandbox) controller() object {
 		"thresholds": object{"expand": 1.0, "shrink": 0.5, "cooldown_s": 3.0, "dwell_s": 2.0, "sustained_intervals": 2},
 		"reactive": object{
 			"window_s": 8.0, "step_s": 1.0, "confirmations": 2, "min_arrivals": 5, "evidence_span_s": 3.0, "evidence_max_span_s": 6.0, "evidence_min_arrivals": 5,
-			"movement_margin": 0.2,
+			"movement_margin": 0.25,
 		},
 	}
 }
