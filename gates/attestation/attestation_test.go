@@ -17,7 +17,6 @@ import (
 
 	"github.com/narwhal-fleet/narwhal/attest"
 	"github.com/narwhal-fleet/narwhal/fleet"
-	"github.com/narwhal-fleet/narwhal/fleet/remote"
 	"github.com/narwhal-fleet/narwhal/gates"
 	"github.com/narwhal-fleet/narwhal/gates/record"
 	"github.com/narwhal-fleet/narwhal/runtime/engine"
@@ -367,79 +366,6 @@ func TestFacts(t *testing.T) {
 	for k, b := range map[record.Key][]byte{sidecarKey("other"): b, statementKey("e"): b, sidecarKey("e"): []byte("x")} {
 		if got := (Gate{}).Facts(k, b); got != nil {
 			t.Errorf("%s: %v", k, got)
-		}
-	}
-}
-
-// planned forecasts gate E on a record with evidence of gate C.
-func planned(t *testing.T, lose record.Key) ([]gates.Step, error) {
-	t.Helper()
-	dir := t.TempDir() + "/run"
-	r, err := record.Create(dir, record.Header{Run: "r", FleetName: "tern", Fleet: []byte("{}")}, record.Options{})
-	if err != nil {
-		t.Fatal(err)
-	}
-	defer r.Close()
-	for k, v := range map[record.Key]any{liveKey("e"): live{Version: "1", ProcessStart: 1, PID: 77, BootID: "b", Ticks: 9, Launch: strings.Repeat("a", 64)}, "C/cache/e": layout{Dtype: "auto"}} {
-		b, err := json.Marshal(v)
-		if err != nil {
-			t.Fatal(err)
-		}
-		ref, err := r.Store("application/json", b)
-		if err != nil {
-			t.Fatal(err)
-		}
-		if _, err := r.Append(record.KindEvidence, "C", "", "", record.Evidence{Key: k, Ref: ref}); err != nil {
-			t.Fatal(err)
-		}
-		if k == lose {
-			if err := os.Remove(dir + "/objects/" + ref.SHA256); err != nil {
-				t.Fatal(err)
-			}
-		}
-	}
-	run := &gates.Runner{Gates: []gates.Gate{Gate{}}, Fleet: testFleet(), Record: r, Progress: gates.Quiet{}, Connect: func(context.Context, string) (gates.Host, error) {
-		return host{}, nil
-	}}
-	f, err := run.Forecast(t.Context(), gates.Options{})
-	if err != nil {
-		return nil, err
-	}
-	return f.Gates[0].Plan.Steps, nil
-}
-
-// host answers the runner's look alone.
-type host struct{ gates.Host }
-
-func (host) Run(context.Context, remote.Command) (remote.Result, error) {
-	return remote.Result{Stdout: []byte(`{"facts":{"boot":"b","proc/engine-e/id":"b:77:9"}}`)}, nil
-}
-
-func TestPlan(t *testing.T) {
-	steps, err := planned(t, "")
-	if err != nil || len(steps) != 3 {
-		t.Fatalf("%d steps, %v", len(steps), err)
-	}
-	doc, start, ask := steps[0], steps[1], steps[2]
-	if d, err := attest.ParseDocument([]byte(doc.File.Content)); err != nil || d.Contract.EngineVersion != "1" {
-		t.Errorf("document %v, %v", d, err)
-	}
-	line := strings.Join(start.Argv, " ")
-	if !strings.Contains(line, `"--pid","77"`) || !strings.Contains(line, "192.0.2.11:8110") || start.Undo == nil || start.Yields != sidecarKey("e") {
-		t.Errorf("sidecar %s", line)
-	}
-	if ask.Yields != statementKey("e") || !slices.Equal(ask.Needs, []string{start.ID}) || ask.Effect != gates.Observe {
-		t.Errorf("statement %+v", ask)
-	}
-}
-
-// TestPlanWithoutGateC shows what will be done although gate C's evidence has to be made
-// again first: its object is lost.
-func TestPlanWithoutGateC(t *testing.T) {
-	for _, lost := range []record.Key{liveKey("e"), "C/cache/e"} {
-		steps, err := planned(t, lost)
-		if err != nil || len(steps) != 3 {
-			t.Errorf("without %s: %d steps, %v", lost, len(steps), err)
 		}
 	}
 }
