@@ -10,7 +10,7 @@ import (
 )
 
 // PredicateGate is the type of the statement about a passed gate.
-const PredicateGate = "https://narwhal-fleet.dev/gate/v1"
+const PredicateGate = "https://github.com/narwhal-fleet/narwhal/gate/v1"
 
 // SealedGate is the predicate: what a passed gate rests on. SignedAt is the signer's
 // claim; a plain key proves no time.
@@ -63,7 +63,7 @@ func (r *Runner) seal(letter string) error {
 func subjectName(run string, seq int64) string { return fmt.Sprintf("%s/log.jsonl#%d", run, seq) }
 
 // PredicateRollback is the type of the statement about an ended rollback.
-const PredicateRollback = "https://narwhal-fleet.dev/rollback/v1"
+const PredicateRollback = "https://github.com/narwhal-fleet/narwhal/rollback/v1"
 
 // sealRollbackName is where the newest rollback's seal lies beside those of the gates.
 const sealRollbackName = "rollback"

@@ -181,7 +181,7 @@ func Spec(f fleet.Fleet, r fleet.Resolved) (process.Spec, error) {
 		s.Argv = []string{path.Join(root, gates.LinkCurrent, "narwhal"), "engine", "simulated", "--listen", r.Listen,
 			"--side-channel", strconv.Itoa(r.Side), "--model", f.Model, "--params", string(params)}
 	case fleet.LaunchContainer:
-		s.Argv = containerArgv(f, r)
+		s.Argv, s.After = containerArgv(f, r), containerAfter(f, r)
 	default:
 		return s, problem.New(problem.Invalid, "launch_kind_unsupported", fmt.Sprintf("engine %s: launch kind %q is not run by this version", r.IID, r.Kind),
 			"use kind process (its argv may call systemd-run) or container")
@@ -192,12 +192,27 @@ func Spec(f fleet.Fleet, r fleet.Resolved) (process.Spec, error) {
 	return s, nil
 }
 
-func containerArgv(f fleet.Fleet, r fleet.Resolved) []string {
-	runtime := r.Runtime
-	if runtime == "" {
-		runtime = "docker"
+func containerName(f fleet.Fleet, r fleet.Resolved) string {
+	return "narwhal-" + f.Deploy.Name + "-" + r.IID
+}
+
+func containerRuntime(r fleet.Resolved) string {
+	if r.Runtime == "" {
+		return "docker"
 	}
-	argv := []string{runtime, "run", "--rm", "--init", "--name", "narwhal-" + f.Deploy.Name + "-" + r.IID, "--network", "host", "--ipc", "host", "--ulimit", "memlock=-1:-1"}
+	return r.Runtime
+}
+
+// containerAfter removes the container when its client had to be killed. A container that
+// is gone is a success in either runtime.
+func containerAfter(f fleet.Fleet, r fleet.Resolved) []string {
+	const script = `"$1" rm --force "$2" >/dev/null 2>&1; ! "$1" container inspect "$2" >/dev/null 2>&1`
+	return []string{"sh", "-c", script, "sh", containerRuntime(r), containerName(f, r)}
+}
+
+func containerArgv(f fleet.Fleet, r fleet.Resolved) []string {
+	runtime := containerRuntime(r)
+	argv := []string{runtime, "run", "--rm", "--init", "--name", containerName(f, r), "--network", "host", "--ipc", "host", "--ulimit", "memlock=-1:-1"}
 	if r.ModelDir != "" {
 		argv = append(argv, "--volume", r.ModelDir+":"+r.ModelDir+":ro")
 	}

@@ -2,6 +2,7 @@ package serve
 
 import (
 	"fmt"
+	"maps"
 	"slices"
 	"strings"
 
@@ -35,7 +36,7 @@ func (Gate) Judge(v gates.View) []record.Finding {
 		s := bench.Evaluate(p.Rows, slo)
 		if s.Offered == 0 || !(s.Attainment >= v.Fleet.Deploy.Trial.Attainment) {
 			add("attainment", trialKey, fmt.Sprintf("%.1f%% of offered requests within the SLO at %g/s", 100*v.Fleet.Deploy.Trial.Attainment, p.Rate),
-				fmt.Sprintf("%.1f%% (%d of %d, %d refused, %d failed)", 100*s.Attainment, s.Qualified, s.Offered, s.Refused, s.Failed),
+				fmt.Sprintf("%.1f%% (%d of %d, %d refused, %d failed%s)", 100*s.Attainment, s.Qualified, s.Offered, s.Refused, s.Failed, commonest(p.Rows)),
 				"lower deploy.trial.rates, relax slo, or add engines")
 		}
 	}
@@ -95,4 +96,34 @@ func reconcile(v gates.View, t Trial) []record.Finding {
 			Message: fmt.Sprintf("request %s: %s: client says %q, journal says %q", m.ClientRID, m.What, m.Client, m.Journal)})
 	}
 	return out
+}
+
+// commonest is what most requests that did not complete were told, in words for a finding.
+func commonest(rows []bench.Row) string {
+	counts := map[string]int{}
+	for _, r := range rows {
+		if r.Completed {
+			continue
+		}
+		why := r.Error
+		if r.ErrorCode != "" {
+			why = r.ErrorCode
+		} else if r.ErrorType != "" {
+			why = r.ErrorType
+		}
+		if r.Status != 0 {
+			why = fmt.Sprintf("status %d %s", r.Status, why)
+		}
+		counts[why]++
+	}
+	best := ""
+	for _, why := range slices.Sorted(maps.Keys(counts)) {
+		if best == "" || counts[why] > counts[best] {
+			best = why
+		}
+	}
+	if best == "" {
+		return ""
+	}
+	return fmt.Sprintf("; most often: %.120s", best)
 }

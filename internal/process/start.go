@@ -24,6 +24,9 @@ type Spec struct {
 	Env     map[string]string `json:"env,omitempty"`
 	Inherit []string          `json:"inherit,omitempty"`
 	Dir     string            `json:"dir,omitempty"`
+	// After takes away, once the process has been stopped, what it left outside its process
+	// group, as the container of a runtime's client. Running it twice must do no harm.
+	After []string `json:"after,omitempty"`
 	// Launch identifies how the process was launched; equal digests are interchangeable.
 	Launch string `json:"launch"`
 }

@@ -4,6 +4,7 @@ import (
 	"context"
 	"fmt"
 	"os"
+	"os/exec"
 	"syscall"
 	"time"
 )
@@ -45,10 +46,30 @@ func Stop(ctx context.Context, dir, name string, within time.Duration) (Stopped,
 			}
 		}
 	}
+	if err := after(ctx, r); err != nil {
+		return out, fmt.Errorf("stop process %s: %w", name, err)
+	}
 	if err := forget(dir, name, r.Identity); err != nil {
 		return out, fmt.Errorf("stop process %s: %w", name, err)
 	}
 	return out, nil
+}
+
+// afterLimit bounds what is run once a process has ended.
+const afterLimit = 30 * time.Second
+
+// after runs the record's clean-up; the record stays when it fails.
+func after(ctx context.Context, r Record) error {
+	if len(r.After) == 0 {
+		return nil
+	}
+	ctx, cancel := context.WithTimeout(ctx, afterLimit)
+	defer cancel()
+	out, err := exec.CommandContext(ctx, r.After[0], r.After[1:]...).CombinedOutput()
+	if err != nil {
+		return fmt.Errorf("clean up with %s: %w: %.200s", r.After[0], err, out)
+	}
+	return nil
 }
 
 // forget removes the record of one process; a record of another one stays.

@@ -185,3 +185,33 @@ func TestProgramNameWithParentheses(t *testing.T) {
 		t.Errorf("got %q", s)
 	}
 }
+
+// TestStopRunsWhatComesAfter has a clean-up that fails first: the record then stays, and
+// the same stop finishes it.
+func TestStopRunsWhatComesAfter(t *testing.T) {
+	dir := t.TempDir()
+	mark := filepath.Join(dir, "allowed")
+	spec := Spec{Name: "c", Launch: "l", Argv: []string{"sh", "-c", forever}, After: []string{"sh", "-c", `test -e "$1" && echo done >"$1"`, "sh", mark}}
+	r, _, err := Start(limited(t), dir, spec, become(t))
+	if err != nil {
+		t.Fatal(err)
+	}
+	if got, err := Stop(limited(t), dir, "c", 10*time.Second); err == nil || !got.Was || r.Alive() {
+		t.Fatalf("got %+v, %v; want it stopped and the clean-up's failure", got, err)
+	}
+	if _, ok := Read(dir, "c"); !ok {
+		t.Fatal("the record is gone although something was left behind")
+	}
+	if err := os.WriteFile(mark, nil, 0o600); err != nil {
+		t.Fatal(err)
+	}
+	if _, err := Stop(limited(t), dir, "c", 10*time.Second); err != nil {
+		t.Fatal(err)
+	}
+	if b, _ := os.ReadFile(mark); string(b) != "done\n" {
+		t.Errorf("the clean-up left %q", b)
+	}
+	if _, ok := Read(dir, "c"); ok {
+		t.Error("the record stands")
+	}
+}
