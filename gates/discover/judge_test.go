@@ -1,10 +1,6 @@
 package discover
 
 import (
-	"crypto/sha256"
-	"encoding/hex"
-	"encoding/json"
-	"fmt"
 	"slices"
 	"strings"
 	"testing"
@@ -12,6 +8,7 @@ import (
 
 	"github.com/narwhal-fleet/narwhal/fleet"
 	"github.com/narwhal-fleet/narwhal/gates"
+	"github.com/narwhal-fleet/narwhal/gates/gatestest"
 	"github.com/narwhal-fleet/narwhal/gates/record"
 )
 
@@ -33,33 +30,11 @@ func testFleet() fleet.Fleet {
 // view is what the judge sees of the fleet, a release and recorded evidence.
 func view(t *testing.T, f fleet.Fleet, evidence map[record.Key][]byte) gates.View {
 	t.Helper()
-	in, err := json.Marshal(Inputs{Fleet: f, Release: gates.Release{Arch: "linux/amd64"}})
-	if err != nil {
-		t.Fatal(err)
-	}
-	objects := map[string][]byte{}
-	entries := map[record.Key]record.Entry{}
-	put := func(k record.Key, b []byte) {
-		sum := sha256.Sum256(b)
-		ref := record.Ref{SHA256: hex.EncodeToString(sum[:]), Bytes: int64(len(b))}
-		objects[ref.SHA256] = b
-		entries[k] = record.Entry{Ref: ref, Time: clockTaken}
-	}
-	put(inputsKey, in)
+	all := map[record.Key]any{}
 	for k, b := range evidence {
-		put(k, b)
+		all[k] = b
 	}
-	v, err := gates.ViewAt(record.State{Gates: map[string]record.Gate{"A": {Evidence: entries}}}, func(r record.Ref) ([]byte, error) {
-		b, ok := objects[r.SHA256]
-		if !ok {
-			return nil, fmt.Errorf("no object %s", r.SHA256)
-		}
-		return b, nil
-	})
-	if err != nil {
-		t.Fatal(err)
-	}
-	return v
+	return gatestest.View(t, f, gates.Release{Arch: "linux/amd64"}, clockTaken, all)
 }
 
 func found(fs []record.Finding) []string {

@@ -1,10 +1,6 @@
 package engines
 
 import (
-	"crypto/sha256"
-	"encoding/hex"
-	"encoding/json"
-	"fmt"
 	"slices"
 	"strings"
 	"testing"
@@ -12,6 +8,7 @@ import (
 
 	"github.com/narwhal-fleet/narwhal/fleet"
 	"github.com/narwhal-fleet/narwhal/gates"
+	"github.com/narwhal-fleet/narwhal/gates/gatestest"
 	"github.com/narwhal-fleet/narwhal/gates/record"
 	"github.com/narwhal-fleet/narwhal/runtime/engine"
 )
@@ -19,34 +16,7 @@ import (
 // view is what the judge sees of recorded evidence.
 func view(t *testing.T, f fleet.Fleet, evidence map[record.Key]any) gates.View {
 	t.Helper()
-	evidence["A/inputs"] = map[string]any{"fleet": f, "release": gates.Release{}}
-	objects, letters := map[string][]byte{}, map[string]record.Gate{}
-	for k, v := range evidence {
-		b, err := json.Marshal(v)
-		if err != nil {
-			t.Fatal(err)
-		}
-		sum := sha256.Sum256(b)
-		ref := record.Ref{SHA256: hex.EncodeToString(sum[:]), Bytes: int64(len(b))}
-		objects[ref.SHA256] = b
-		g := letters[k.Gate()]
-		if g.Evidence == nil {
-			g.Evidence = map[record.Key]record.Entry{}
-		}
-		g.Evidence[k] = record.Entry{Ref: ref}
-		letters[k.Gate()] = g
-	}
-	v, err := gates.ViewAt(record.State{Gates: letters}, func(r record.Ref) ([]byte, error) {
-		b, ok := objects[r.SHA256]
-		if !ok {
-			return nil, fmt.Errorf("no object %s", r.SHA256)
-		}
-		return b, nil
-	})
-	if err != nil {
-		t.Fatal(err)
-	}
-	return v
+	return gatestest.View(t, f, gates.Release{}, time.Time{}, evidence)
 }
 
 // engineEvidence is what a good engine leaves.

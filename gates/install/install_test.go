@@ -1,16 +1,16 @@
 package install
 
 import (
-	"crypto/sha256"
-	"encoding/hex"
 	"encoding/json"
 	"fmt"
 	"slices"
 	"strings"
 	"testing"
+	"time"
 
 	"github.com/narwhal-fleet/narwhal/fleet"
 	"github.com/narwhal-fleet/narwhal/gates"
+	"github.com/narwhal-fleet/narwhal/gates/gatestest"
 	"github.com/narwhal-fleet/narwhal/gates/record"
 )
 
@@ -28,34 +28,7 @@ func testFleet() fleet.Fleet {
 // view is what the judge sees of recorded evidence.
 func view(t *testing.T, f fleet.Fleet, rel gates.Release, evidence map[record.Key]any) gates.View {
 	t.Helper()
-	evidence["A/inputs"] = map[string]any{"fleet": f, "release": rel}
-	objects, letters := map[string][]byte{}, map[string]record.Gate{}
-	for k, v := range evidence {
-		b, err := json.Marshal(v)
-		if err != nil {
-			t.Fatal(err)
-		}
-		sum := sha256.Sum256(b)
-		ref := record.Ref{SHA256: hex.EncodeToString(sum[:]), Bytes: int64(len(b))}
-		objects[ref.SHA256] = b
-		g := letters[k.Gate()]
-		if g.Evidence == nil {
-			g.Evidence = map[record.Key]record.Entry{}
-		}
-		g.Evidence[k] = record.Entry{Ref: ref}
-		letters[k.Gate()] = g
-	}
-	v, err := gates.ViewAt(record.State{Gates: letters}, func(r record.Ref) ([]byte, error) {
-		b, ok := objects[r.SHA256]
-		if !ok {
-			return nil, fmt.Errorf("no object %s", r.SHA256)
-		}
-		return b, nil
-	})
-	if err != nil {
-		t.Fatal(err)
-	}
-	return v
+	return gatestest.View(t, f, rel, time.Time{}, evidence)
 }
 
 func found(fs []record.Finding) []string {

@@ -3,18 +3,17 @@ package serve
 import (
 	"bytes"
 	"context"
-	"crypto/sha256"
-	"encoding/hex"
-	"encoding/json"
 	"errors"
 	"fmt"
 	"slices"
 	"strings"
 	"testing"
+	"time"
 
 	"github.com/narwhal-fleet/narwhal/bundle"
 	"github.com/narwhal-fleet/narwhal/fleet"
 	"github.com/narwhal-fleet/narwhal/gates"
+	"github.com/narwhal-fleet/narwhal/gates/gatestest"
 	"github.com/narwhal-fleet/narwhal/gates/record"
 	"github.com/narwhal-fleet/narwhal/runtime/bench"
 	"github.com/narwhal-fleet/narwhal/runtime/journal"
@@ -35,40 +34,7 @@ func testFleet() fleet.Fleet {
 // view is what the judge sees of recorded evidence; bytes stand as they are.
 func view(t *testing.T, f fleet.Fleet, evidence map[record.Key]any) gates.View {
 	t.Helper()
-	all := map[record.Key]any{"A/inputs": map[string]any{"fleet": f, "release": gates.Release{}}}
-	for k, v := range evidence {
-		all[k] = v
-	}
-	objects, letters := map[string][]byte{}, map[string]record.Gate{}
-	for k, v := range all {
-		b, ok := v.([]byte)
-		if !ok {
-			var err error
-			if b, err = json.Marshal(v); err != nil {
-				t.Fatal(err)
-			}
-		}
-		sum := sha256.Sum256(b)
-		ref := record.Ref{SHA256: hex.EncodeToString(sum[:]), Bytes: int64(len(b))}
-		objects[ref.SHA256] = b
-		g := letters[k.Gate()]
-		if g.Evidence == nil {
-			g.Evidence = map[record.Key]record.Entry{}
-		}
-		g.Evidence[k] = record.Entry{Ref: ref}
-		letters[k.Gate()] = g
-	}
-	v, err := gates.ViewAt(record.State{Gates: letters}, func(r record.Ref) ([]byte, error) {
-		b, ok := objects[r.SHA256]
-		if !ok {
-			return nil, fmt.Errorf("no object %s", r.SHA256)
-		}
-		return b, nil
-	})
-	if err != nil {
-		t.Fatal(err)
-	}
-	return v
+	return gatestest.View(t, f, gates.Release{}, time.Time{}, evidence)
 }
 
 func ptr[T any](v T) *T { return &v }
