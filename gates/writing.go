@@ -1,8 +1,6 @@
 package gates
 
 import (
-
-
 	"github.com/narwhal-fleet/narwhal/gates/record"
 	"github.com/narwhal-fleet/narwhal/internal/problem"
 )
