@@ -25,16 +25,17 @@ type lease struct {
 
 const exitHeld = 5 // of the script: somebody else holds the lease
 
-// leaseScript takes or renews the lease: a link is made only when no lease is there;
-// one of the same holder or one that has expired is replaced.
-const leaseScript = `umask 077; d=%[1]s; mkdir -p "$d" || exit 4; f="$d/lease"; n=$(date +%%s); t="$d/.lease.$$"
-printf '%%s\n%%s\n%%s\n' %[2]s "$((n+%[3]d))" %[4]s >"$t" || exit 4
-if ln "$t" "$f" 2>/dev/null; then rm -f "$t"; exit 0; fi
-i= e=0 w=
-{ read -r i; read -r e; read -r w; } <"$f"
+// leaseScript takes or renews the lease inside a lock folder, which only one mkdir can
+// make: so of two that find an expired lease, one takes it. The lock is held for
+// milliseconds; one that stands for seconds is of a killed shell and is removed.
+const leaseScript = `umask 077; d=%[1]s; mkdir -p "$d" || exit 4; f="$d/lease"; t="$d/.lease.$$"; l="$d/.lease.lock"; k=0
+until mkdir "$l" 2>/dev/null; do k=$((k+1)); [ "$k" -ne 50 ] || rmdir "$l" 2>/dev/null; [ "$k" -lt 80 ] || exit 4; sleep 0.1; done
+trap 'rmdir "$l"' EXIT
+n=$(date +%%s); i= e=0 w=
+if [ -e "$f" ]; then { read -r i; read -r e; read -r w; } <"$f"; fi
 case $e in ''|*[!0-9]*) e=0;; esac
-if [ "$i" = %[2]s ] || [ "$e" -le "$n" ]; then mv -f "$t" "$f"; exit 0; fi
-rm -f "$t"; printf '%%s\n%%s\n' "$e" "$w"; exit %[5]d`
+if [ "$i" != %[2]s ] && [ "$e" -gt "$n" ]; then printf '%%s\n%%s\n' "$e" "$w"; exit %[5]d; fi
+printf '%%s\n%%s\n%%s\n' %[2]s "$((n+%[3]d))" %[4]s >"$t" && mv -f "$t" "$f" || { rm -f "$t"; exit 4; }`
 
 const releaseScript = `f=%[1]s/lease; i=; { read -r i; } <"$f" 2>/dev/null; if [ "$i" = %[2]s ]; then rm -f "$f"; fi`
 
