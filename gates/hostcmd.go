@@ -5,6 +5,7 @@ import (
 	"encoding/json"
 	"errors"
 	"fmt"
+	"net"
 	"os"
 	"path"
 	"path/filepath"
@@ -85,6 +86,7 @@ func ProcessVerbs() map[string]HostVerb {
 	return map[string]HostVerb{
 		"observe": Answer(func(_ context.Context, l Looking) (Seen, error) { return Look(l) }),
 		"launch":  Answer(launch),
+		"free":    Answer(free),
 		"stop": Answer(func(ctx context.Context, q StopRequest) (process.Stopped, error) {
 			return process.Stop(ctx, filepath.Join(q.Root, DirRun), q.Name, q.Within.D())
 		}),
@@ -122,6 +124,36 @@ func launch(ctx context.Context, q LaunchRequest) (Launched, error) {
 		return Launched{}, err
 	}
 	return launched(r), nil
+}
+
+// FreeRequest asks that addresses can be bound, or are held by the named process.
+type FreeRequest struct {
+	Root   string   `json:"root"`
+	Name   string   `json:"name"`
+	Listen []string `json:"listen"`
+}
+
+// free fails with what holds an address.
+func free(_ context.Context, q FreeRequest) (struct{}, error) {
+	if r, ok := process.Read(filepath.Join(q.Root, DirRun), q.Name); ok && r.Alive() {
+		return struct{}{}, nil
+	}
+	for _, a := range q.Listen {
+		l, err := net.Listen("tcp", a)
+		if err != nil {
+			return struct{}{}, fmt.Errorf("%s cannot listen on %s: %w; ss -ltnp on the host shows who does", q.Name, a, errors.Unwrap(err))
+		}
+		_ = l.Close()
+	}
+	return struct{}{}, nil
+}
+
+// FreeStep checks, before a process is started, that nobody else holds its addresses.
+func FreeStep(f fleet.Fleet, id, host, name string, listen ...string) Step {
+	return Step{
+		ID: id, Title: "check the port of " + name, Host: host, Effect: Observe, Limit: fleet.Duration(time.Minute),
+		Argv: HostCommand(f, host, "free", FreeRequest{Root: f.Deploy.Hosts[host].Root, Name: name, Listen: listen}),
+	}
 }
 
 // LaunchStep is the step that starts a process on a host, checked and undone by name.

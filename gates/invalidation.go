@@ -116,6 +116,8 @@ func because(fact, was, is string) string {
 	switch {
 	case p[0] == "proc" && is == Gone:
 		return p[1] + " is not running"
+	case p[0] == "proc" && is == Silent:
+		return p[1] + " runs and does not answer"
 	case p[0] == "proc" && p[2] == "launch":
 		return p[1] + " was launched differently"
 	case p[0] == "proc":

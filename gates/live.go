@@ -5,6 +5,7 @@ import (
 	"encoding/json"
 	"fmt"
 	"maps"
+	"net/url"
 	"path"
 	"strings"
 
@@ -21,7 +22,12 @@ type Looking struct {
 	Peers map[string]string `json:"peers,omitempty"` // host id → fabric address
 	Files []string          `json:"files,omitempty"`
 	Procs []string          `json:"procs,omitempty"`
+	// Health are URLs by process: one that runs and does not answer there is Silent.
+	Health map[string]string `json:"health,omitempty"`
 }
+
+// Silent is the id of a process that runs and does not answer.
+const Silent = "silent"
 
 // Seen is its answer: facts named within the host ("boot", "route/h2") and of
 // processes ("proc/engine-p0/id").
@@ -32,14 +38,19 @@ type Seen struct {
 // looking says what may be seen on a host of the fleet.
 func looking(f fleet.Fleet, host string) Looking {
 	h := f.Deploy.Hosts[host]
-	l := Looking{Root: h.Root, Files: h.Files, Peers: map[string]string{}}
+	l := Looking{Root: h.Root, Files: h.Files, Peers: map[string]string{}, Health: map[string]string{}}
 	for _, e := range f.Engines {
 		if f.HostOf(e.IID) == host {
 			l.Procs = append(l.Procs, "engine-"+e.IID, "sidecar-"+e.IID)
+			l.Health["engine-"+e.IID] = strings.TrimRight(e.URL, "/") + "/health"
+			if u, err := url.Parse(e.AttestationURL); err == nil && u.Host != "" {
+				l.Health["sidecar-"+e.IID] = u.Scheme + "://" + u.Host + "/health"
+			}
 		}
 	}
 	if f.Deploy.Router.Host == host {
 		l.Procs = append(l.Procs, "router")
+		l.Health["router"] = "http://" + f.Deploy.Router.Listen + "/health"
 	}
 	if len(l.Procs) > 0 {
 		for _, other := range f.EngineHosts() {
@@ -51,11 +62,11 @@ func looking(f fleet.Fleet, host string) Looking {
 	return l
 }
 
-// observeScript asks the installed binary; a host that carries none answers with what
-// a POSIX shell can tell.
+// observeScript asks the installed binary; a host that carries none, or one that does not
+// run, answers with what a POSIX shell can tell.
 func observeScript(l Looking) string {
 	bin := remote.Quote(path.Join(l.Root, "current", "narwhal"))
-	return fmt.Sprintf(`if [ -x %s ]; then exec %s host observe %s; fi
+	return fmt.Sprintf(`if [ -x %s ]; then a=$(%s host observe %s 2>/dev/null) && case $a in '{'*) printf '%%s' "$a"; exit 0;; esac; fi
 b=$(cat /proc/sys/kernel/random/boot_id 2>/dev/null || sysctl -n kern.boottime 2>/dev/null | sed 's/}.*//' | tr -cd '0-9')
 printf '{"facts":{"boot":"%%s","release":"none"}}' "$b"`, bin, bin, remote.Quote(string(mustJSON(l))))
 }

@@ -3,12 +3,16 @@ package gates
 import (
 	"crypto/sha256"
 	"encoding/hex"
+	"errors"
 	"fmt"
 	"io"
+	"net/http"
 	"os"
 	"path/filepath"
 	"slices"
+	"sync"
 	"syscall"
+	"time"
 
 	"github.com/narwhal-fleet/narwhal/internal/process"
 	"github.com/narwhal-fleet/narwhal/internal/route"
@@ -33,16 +37,57 @@ func Look(l Looking) (Seen, error) {
 	for id, addr := range l.Peers {
 		s.Facts["route/"+id] = route.To(addr)
 	}
+	var mu sync.Mutex
+	var wg sync.WaitGroup
 	for _, name := range l.Procs {
-		r, ok := process.Read(filepath.Join(l.Root, DirRun), name)
-		if !ok || !r.Alive() {
-			continue
-		}
-		s.Facts["proc/"+name+"/id"] = r.Identity.String()
-		s.Facts["proc/"+name+"/launch"] = r.Launch
+		wg.Go(func() {
+			id, launch := lookAtProcess(l, name)
+			if id == "" {
+				return
+			}
+			mu.Lock()
+			defer mu.Unlock()
+			s.Facts["proc/"+name+"/id"], s.Facts["proc/"+name+"/launch"] = id, launch
+		})
 	}
+	wg.Wait()
 	return s, nil
 }
+
+// lookAtProcess returns id and launch of a process that runs, "" for none. One that does
+// not answer its health check is Silent.
+func lookAtProcess(l Looking, name string) (id, launch string) {
+	r, ok := process.Read(filepath.Join(l.Root, DirRun), name)
+	if !ok || !r.Alive() {
+		return "", ""
+	}
+	if u := l.Health[name]; u != "" && !answers(u) {
+		return Silent, r.Launch
+	}
+	return r.Identity.String(), r.Launch
+}
+
+const healthLimit = 3 * time.Second
+
+// answers reports whether a health check is answered without a server's error. A process
+// that has just started and does not listen yet is asked again within the limit.
+func answers(url string) bool {
+	client := &http.Client{Timeout: healthLimit, Transport: &http.Transport{DisableKeepAlives: true}}
+	until := time.Now().Add(healthLimit)
+	for {
+		resp, err := client.Get(url)
+		if err == nil {
+			_ = resp.Body.Close()
+			return resp.StatusCode < http.StatusInternalServerError
+		}
+		if !errors.Is(err, syscall.ECONNREFUSED) || time.Now().After(until) {
+			return false
+		}
+		time.Sleep(refusedWait)
+	}
+}
+
+const refusedWait = 50 * time.Millisecond
 
 // CurrentRelease returns the digest that current points to, "none" without one.
 func CurrentRelease(root string) string {

@@ -5,6 +5,7 @@ import (
 	"encoding/json"
 	"fmt"
 	"slices"
+	"strings"
 	"time"
 
 	"github.com/narwhal-fleet/narwhal/fleet"
@@ -42,7 +43,7 @@ type RollbackResult struct {
 
 // PlanRollback lists what must be taken back to stand after gate to. Actions whose
 // outcome is unknown, and such as failed, are taken back as well: undo is idempotent.
-func (r *Runner) PlanRollback(to string) (RollbackPlan, error) {
+func (r *Runner) PlanRollback(ctx context.Context, to string) (RollbackPlan, error) {
 	letters := r.letters()
 	at := slices.Index(letters, to)
 	if at < 0 {
@@ -65,8 +66,42 @@ func (r *Runner) PlanRollback(to string) (RollbackPlan, error) {
 		}
 		p.Steps = append(p.Steps, UndoStep{ID: "undo/" + a.Step, Gate: a.Gate, Host: a.Host, Intent: a.Seq, Undo: *rec.Undo})
 	}
+	p.Steps = append(r.strays(ctx, p, letters[at+1:]), p.Steps...)
 	return p, nil
 }
+
+// owners says which gate starts the processes of a name.
+var owners = []struct{ prefix, gate string }{{"engine-", "C"}, {"fabric", "D"}, {"sidecar-", "E"}, {"router", "G"}}
+
+// strays are processes that run on the hosts and belong to gates after the target although
+// this record did not start them, as those of an earlier run. A host that cannot be
+// looked at now is looked at again when the rollback ends.
+func (r *Runner) strays(ctx context.Context, p RollbackPlan, later []string) []UndoStep {
+	named := map[string]bool{}
+	for _, s := range p.Steps {
+		named[s.Host+"/"+s.Stops] = true
+	}
+	var out []UndoStep
+	for _, host := range r.Fleet.WorkHosts() {
+		facts, err := r.lookAt(ctx, host)
+		if err != nil {
+			continue
+		}
+		for _, name := range looking(r.Fleet, host).Procs {
+			if id := facts["proc/"+name+"/id"]; id == "" || id == Gone || named[host+"/"+name] {
+				continue
+			}
+			for _, o := range owners {
+				if strings.HasPrefix(name, o.prefix) && slices.Contains(later, o.gate) {
+					out = append(out, UndoStep{ID: "undo/stray/" + name, Gate: o.gate, Host: host, Undo: *StopUndo(r.Fleet, host, name, strayWithin)})
+				}
+			}
+		}
+	}
+	return out
+}
+
+const strayWithin = fleet.Duration(30 * time.Second)
 
 func (r *Runner) letters() []string {
 	var out []string

@@ -17,7 +17,7 @@ func (r *rig) rollback(ctx context.Context, to string) (RollbackPlan, RollbackRe
 	r.t.Helper()
 	run, end := r.open()
 	defer end()
-	p, err := run.PlanRollback(to)
+	p, err := run.PlanRollback(ctx, to)
 	if err != nil {
 		return p, RollbackResult{}, err
 	}
@@ -36,7 +36,7 @@ func TestRollback(t *testing.T) {
 	if len(p.Steps) != 1 || p.Steps[0].ID != "undo/C/launch" || !slices.Equal(p.Kept, []string{"C/file"}) || !slices.Equal(p.Rerun, []string{"C"}) {
 		t.Errorf("plan %+v", p)
 	}
-	equal(t, "calls", r.world.took(), []string{"lease", "stop", "observe", "release-lease"})
+	equal(t, "calls", r.world.took(), []string{"observe", "lease", "stop", "observe", "release-lease"})
 	if r.world.proc != nil {
 		t.Error("the engine still runs")
 	}
@@ -166,7 +166,7 @@ func TestRollbackCutOff(t *testing.T) {
 	ctx, cancel := context.WithCancelCause(t.Context())
 	why := problem.New(problem.Interrupted, "interrupted", "stopped by SIGINT", "")
 	run, end := r.open()
-	p, err := run.PlanRollback("A")
+	p, err := run.PlanRollback(t.Context(), "A")
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -195,7 +195,7 @@ func TestRollbackCutOff(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	equal(t, "calls", r.world.took(), []string{"lease", "observe", "release-lease"})
+	equal(t, "calls", r.world.took(), []string{"observe", "lease", "observe", "release-lease"})
 	equal(t, "stopped", res.Stopped, []string{"engine-e"})
 	if s := r.state(); s.Rollback != nil || s.LastRollback.Done == nil {
 		t.Errorf("rollback %+v", s.Rollback)
@@ -282,7 +282,7 @@ func TestPlanRollback(t *testing.T) {
 		act(rec, "X", "X/unheard-of", record.EffectMutate, record.StatusOK)
 	})
 	run, _ := r.open()
-	p, err := run.PlanRollback("A")
+	p, err := run.PlanRollback(t.Context(), "A")
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -294,7 +294,7 @@ func TestPlanRollback(t *testing.T) {
 		}
 	}
 	equal(t, "undoes", got, []string{"undo/C/four", "undo/C/one", "undo/C/three", "undo/C/two"})
-	if p, err := run.PlanRollback("C"); err != nil || len(p.Steps) != 0 || len(p.Rerun) != 0 {
+	if p, err := run.PlanRollback(t.Context(), "C"); err != nil || len(p.Steps) != 0 || len(p.Rerun) != 0 {
 		t.Errorf("to the last gate: %+v, %v", p, err)
 	}
 }

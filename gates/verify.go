@@ -76,7 +76,7 @@ func (v *Verification) seals(dir string, rep record.Report, trust []*attest.Publ
 		return nil
 	}
 	for _, s := range rep.Seals {
-		b, err := os.ReadFile(filepath.Join(dir, s.File))
+		b, err := readSeal(filepath.Join(dir, s.File))
 		if err == nil {
 			var got *attest.Verified
 			if got, err = checkSeal(verifier, b, s.Sealed.Seal, s.Name); err == nil {
@@ -93,6 +93,18 @@ func (v *Verification) seals(dir string, rep record.Report, trust []*attest.Publ
 		}
 	}
 	return verifier
+}
+
+// readSeal reads a seal's file; what is no small regular file is not opened.
+func readSeal(path string) ([]byte, error) {
+	st, err := os.Lstat(path)
+	if err != nil {
+		return nil, err
+	}
+	if !st.Mode().IsRegular() || st.Size() > attest.MaxBundle {
+		return nil, fmt.Errorf("it is not a regular file of at most %d bytes", attest.MaxBundle)
+	}
+	return os.ReadFile(path)
 }
 
 // replay folds the log again, judges every verdict from the evidence of its moment, and

@@ -155,7 +155,7 @@ func (a *app) demoFiles(s *session, d *demoData) error {
 // demoBack rolls back to C and verifies the whole record.
 func (a *app) demoBack(ctx context.Context, s *session, d *demoData) error {
 	a.say("\nrolling back to gate C: engines stay, everything after them goes")
-	p, err := s.runner.PlanRollback("C")
+	p, err := s.runner.PlanRollback(ctx, "C")
 	if err != nil {
 		return err
 	}

@@ -83,6 +83,37 @@ func TestLife(t *testing.T) {
 			t.Errorf("made again %v, want %v", got, want)
 		}
 	})
+	t.Run("the router and an engine are frozen", func(t *testing.T) { frozen(t, w) })
+	t.Run("a release is damaged on a host", func(t *testing.T) {
+		current := filepath.Join(w.sbx.Hosts[1].Root, "current", "narwhal")
+		target, err := filepath.EvalSymlinks(current)
+		if err != nil {
+			t.Fatal(err)
+		}
+		if err := os.Remove(target); err != nil { // its processes hold the old one open
+			t.Fatal(err)
+		}
+		if err := os.WriteFile(target, []byte("not a program"), 0o755); err != nil {
+			t.Fatal(err)
+		}
+		if got := w.reply(w.must(0, w.gates())).states(); got != allPassed {
+			t.Errorf("gates are %s", got)
+		}
+	})
+	t.Run("a sidecar lost its record", func(t *testing.T) {
+		run := filepath.Join(w.sbx.Hosts[1].Root, "run")
+		r, ok := process.Read(run, "sidecar-e1")
+		if !ok {
+			t.Fatal("no record")
+		}
+		if err := os.Remove(filepath.Join(run, "sidecar-e1.json")); err != nil {
+			t.Fatal(err)
+		}
+		w.hinted(w.must(4, w.gates()), "cannot listen on")
+		_ = syscall.Kill(-r.PID, syscall.SIGKILL)
+		await(t, "it to end", func() bool { return !r.Alive() })
+		w.must(0, w.gates())
+	})
 	t.Run("the SLO changes", func(t *testing.T) {
 		seq := w.latest().Seq
 		w.rewrite(func(doc map[string]any) { doc["slo"].(map[string]any)["ttft_s"] = 1.5 })
@@ -97,6 +128,31 @@ func TestLife(t *testing.T) {
 		}
 	})
 	t.Run("rollback", func(t *testing.T) { rollback(t, w) })
+}
+
+// frozen stops the router and an engine without ending them: neither counts as holding.
+func frozen(t *testing.T, w *world) {
+	for _, c := range []struct {
+		host int
+		name string
+		gate int
+	}{{0, "router", 6}, {1, "engine-e1", 2}} {
+		r, ok := process.Read(filepath.Join(w.sbx.Hosts[c.host].Root, "run"), c.name)
+		if !ok {
+			t.Fatalf("%s has no record", c.name)
+		}
+		if err := syscall.Kill(r.PID, syscall.SIGSTOP); err != nil {
+			t.Fatal(err)
+		}
+		st := w.reply(w.must(0, w.run("gate", "status", "-f", w.fleet, "--live", "--format", "json")))
+		if g := st.Data.Gates[c.gate]; g.State != "stale" || !strings.Contains(g.Because, "does not answer") {
+			t.Errorf("%s is frozen and gate %s is %s: %s", c.name, g.Gate, g.State, g.Because)
+		}
+		if err := syscall.Kill(r.PID, syscall.SIGCONT); err != nil {
+			t.Fatal(err)
+		}
+		w.must(0, w.gates())
+	}
 }
 
 // rollback goes back to C, is killed at every event on the way, and is finished by the
@@ -161,6 +217,45 @@ func (w *world) hinted(r ran, text string) {
 		}
 		if strings.Contains(e.Message, "*") && strings.Contains(e.Message, "Error{") {
 			w.t.Errorf("a Go type in %q", e.Message)
+		}
+	}
+}
+
+// TestNamesakes has two sandboxes whose folders and fleets have equal names, and one
+// operator: neither touches the other's processes, and each fleet has a run of its own.
+func TestNamesakes(t *testing.T) {
+	a := newWorld(t, 1, nil)
+	a.must(0, a.gates("--to", "C"))
+	b := newWorld(t, 1, nil)
+	b.state = a.state
+	b.must(0, b.gates("--to", "C"))
+	if got := b.reply(b.must(0, b.run("gate", "status", "-f", b.fleet, "--format", "json"))); !strings.HasPrefix(got.states(), "A:passed B:passed C:passed") {
+		t.Errorf("the second fleet: %s", got.states())
+	}
+	b.must(0, b.run("gate", "verify", "-f", b.fleet))
+	ctx, cancel := context.WithTimeout(context.Background(), 30*time.Second)
+	defer cancel()
+	if err := b.sbx.Down(ctx); err != nil {
+		t.Fatal(err)
+	}
+	r, ok := process.Read(filepath.Join(a.sbx.Hosts[0].Root, "run"), "engine-e0")
+	if !ok || !r.Alive() {
+		t.Error("stopping one sandbox ended an engine of its namesake")
+	}
+}
+
+// TestRollbackOfAnotherRun goes back in a run that did not start what runs.
+func TestRollbackOfAnotherRun(t *testing.T) {
+	w := newWorld(t, 1, nil)
+	w.must(0, w.gates("--to", "E"))
+	w.must(0, w.gates("--new", "--to", "A"))
+	back := w.reply(w.must(0, w.run("gate", "rollback", "--to", "A", "-f", w.fleet, "--yes", "--format", "json")))
+	for _, name := range []string{"sidecar-e0", "engine-e0"} {
+		if !slices.Contains(back.Data.Stopped, name) {
+			t.Errorf("%s is not among the stopped %v", name, back.Data.Stopped)
+		}
+		if r, ok := process.Read(filepath.Join(w.sbx.Hosts[0].Root, "run"), name); ok && r.Alive() {
+			t.Errorf("%s still runs", name)
 		}
 	}
 }

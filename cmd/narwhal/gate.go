@@ -1,6 +1,7 @@
 package main
 
 import (
+	"context"
 	"fmt"
 	"io"
 	"maps"
@@ -73,7 +74,7 @@ func gateRunVerb(a *app) *cobra.Command {
 			}
 			defer s.Close()
 			fmt.Fprintf(a.err, "run %s\n", s.run)
-			s.runner.Approve = a.approve(f.yes)
+			s.runner.Approve = a.approve(cmd.Context(), f.yes)
 			begin := time.Now()
 			out, err := s.runner.Run(cmd.Context(), o)
 			a.result = s.report(out, time.Since(begin))
@@ -92,7 +93,7 @@ func gateRunVerb(a *app) *cobra.Command {
 }
 
 // approve asks a terminal once, takes --yes, and refuses anything else.
-func (a *app) approve(yes bool) func(gates.Info, gates.Plan) error {
+func (a *app) approve(ctx context.Context, yes bool) func(gates.Info, gates.Plan) error {
 	asked := false
 	return func(info gates.Info, p gates.Plan) error {
 		if yes || asked {
@@ -103,13 +104,32 @@ func (a *app) approve(yes bool) func(gates.Info, gates.Plan) error {
 				"look at narwhal gate plan, then give --yes")
 		}
 		fmt.Fprintf(a.err, "gate %s and those after it change hosts: %d steps now, narwhal gate plan shows them all. Go on? [y/N] ", info.Letter, len(p.Steps))
-		var answer string
-		_, _ = fmt.Fscanln(a.in, &answer)
-		if !strings.EqualFold(answer, "y") && !strings.EqualFold(answer, "yes") {
+		yes, err := a.askYes(ctx)
+		if err != nil {
+			return err
+		}
+		if !yes {
 			return problem.New(problem.Refused, "approval_missing", "the plan was not approved", "")
 		}
 		asked = true
 		return nil
+	}
+}
+
+// askYes waits for a line on the terminal, or for the command's end.
+func (a *app) askYes(ctx context.Context) (bool, error) {
+	got := make(chan string, 1)
+	go func() { // ends with the process when nobody answers
+		var answer string
+		_, _ = fmt.Fscanln(a.in, &answer)
+		got <- answer
+	}()
+	select {
+	case answer := <-got:
+		return strings.EqualFold(answer, "y") || strings.EqualFold(answer, "yes"), nil
+	case <-ctx.Done():
+		fmt.Fprintln(a.err)
+		return false, context.Cause(ctx)
 	}
 }
 

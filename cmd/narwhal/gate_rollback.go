@@ -1,6 +1,7 @@
 package main
 
 import (
+	"context"
 	"fmt"
 	"io"
 	"strings"
@@ -31,7 +32,7 @@ func gateRollbackVerb(a *app) *cobra.Command {
 				return err
 			}
 			defer s.Close()
-			p, err := s.runner.PlanRollback(strings.ToUpper(f.to))
+			p, err := s.runner.PlanRollback(cmd.Context(), strings.ToUpper(f.to))
 			if err != nil {
 				return err
 			}
@@ -43,7 +44,7 @@ func gateRollbackVerb(a *app) *cobra.Command {
 				a.result = &result{data: d, text: d.print}
 				return nil
 			}
-			if err := a.approveRollback(f.yes, d); err != nil {
+			if err := a.approveRollback(cmd.Context(), f.yes, d); err != nil {
 				return err
 			}
 			s.runner.Approve = func(gates.Info, gates.Plan) error { return nil }
@@ -66,7 +67,7 @@ func gateRollbackVerb(a *app) *cobra.Command {
 	return c
 }
 
-func (a *app) approveRollback(yes bool, d rollbackData) error {
+func (a *app) approveRollback(ctx context.Context, yes bool, d rollbackData) error {
 	if yes {
 		return nil
 	}
@@ -75,9 +76,11 @@ func (a *app) approveRollback(yes bool, d rollbackData) error {
 	}
 	d.print(a.err)
 	fmt.Fprint(a.err, "Go on? [y/N] ")
-	var answer string
-	_, _ = fmt.Fscanln(a.in, &answer)
-	if !strings.EqualFold(answer, "y") && !strings.EqualFold(answer, "yes") {
+	ok, err := a.askYes(ctx)
+	if err != nil {
+		return err
+	}
+	if !ok {
 		return problem.New(problem.Refused, "approval_missing", "the rollback was not approved", "")
 	}
 	return nil

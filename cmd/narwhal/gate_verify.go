@@ -4,6 +4,7 @@ import (
 	"fmt"
 	"io"
 	"path/filepath"
+	"strings"
 
 	"github.com/spf13/cobra"
 
@@ -93,8 +94,11 @@ func verified(v gates.Verification, dir string, named bool) *result {
 		r.status = problem.Unverified
 	}
 	for _, p := range v.Problems {
-		r.problems = append(r.problems, &problem.Problem{Status: problem.Unverified, Code: p.Code, Message: p.Message, File: relative(dir, p.File), Line: p.Line, Gate: p.Gate,
-			Hint: "the record was changed or is incomplete: compare it with another copy"})
+		hint := "the record was changed or is incomplete: compare it with another copy"
+		if strings.Contains(p.Message, attest.ErrUnknownKey.Error()) {
+			hint = "name the key that signed with --trust, or sign.trust in the fleet file; a sandbox keeps its own in keys/operator.key.pub"
+		}
+		r.problems = append(r.problems, &problem.Problem{Status: problem.Unverified, Code: p.Code, Message: p.Message, File: relative(dir, p.File), Line: p.Line, Gate: p.Gate, Hint: hint})
 	}
 	r.text = func(w io.Writer) {
 		fmt.Fprintf(w, "run %s: %d events, %d objects, %d seals\n", v.Run, v.Events, v.Objects, v.Seals)

@@ -16,11 +16,11 @@ import (
 func main() {
 	ctx, cancel := context.WithCancelCause(context.Background())
 	signals := make(chan os.Signal, 2)
-	signal.Notify(signals, syscall.SIGINT, syscall.SIGTERM)
+	signal.Notify(signals, syscall.SIGINT, syscall.SIGTERM, syscall.SIGHUP)
 	go func() {
 		s := <-signals
 		status := problem.Interrupted
-		if s == syscall.SIGTERM {
+		if s != syscall.SIGINT {
 			status = problem.Terminated
 		}
 		cancel(interrupted(status))

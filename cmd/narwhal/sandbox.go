@@ -172,7 +172,11 @@ func (a *app) sandboxDown(ctx context.Context, dir string) error {
 		return problem.Wrap(problem.Residue, "sandbox_residue", "stop the sandbox's processes", err, "run the same command again")
 	}
 	a.result = &result{data: map[string]any{"dir": dir, "stopped": stopped.Was}, text: func(w io.Writer) {
-		fmt.Fprintf(w, "no sandbox runs in %s\n", dir)
+		if stopped.Was {
+			fmt.Fprintf(w, "stopped the %d hosts in %s and what ran on them; the folder stays\n", len(hosts), dir)
+			return
+		}
+		fmt.Fprintf(w, "no sandbox ran in %s\n", dir)
 	}}
 	return nil
 }

@@ -65,7 +65,7 @@ func (s *session) open(prefix string, fresh bool) error {
 	if err != nil {
 		return problem.Wrap(problem.Invalid, "fleet_name", "open the state folder", err, "give deploy.name letters, digits and dashes only")
 	}
-	s.lock, err = record.Acquire(filepath.Join(dir, "lock"), record.Self(prefix), s.fleet.Deploy.Limits.LockTTL.D())
+	s.lock, err = record.Acquire(filepath.Join(dir, "lock"), record.Self(s.fleet.Deploy.Name), s.fleet.Deploy.Limits.LockTTL.D())
 	var held *record.LockedError
 	if errors.As(err, &held) {
 		return problem.New(problem.Locked, "fleet_locked", "another run holds this fleet: "+held.Error(), "wait until it ends; narwhal gate status shows how far it is")
@@ -81,12 +81,40 @@ func (s *session) open(prefix string, fresh bool) error {
 		}
 	}
 	opt := record.Options{CrashAfter: s.crashAfter()}
+	if !fresh {
+		if fresh, err = s.foreign(prefix); err != nil {
+			return err
+		}
+	}
 	if fresh {
 		return s.create(name, opt)
 	}
 	s.run = filepath.Base(s.dir)
 	s.record, err = record.Open(s.dir, opt)
 	return recordProblem(err)
+}
+
+// foreign reports whether the latest run belongs to another operator's key, as after a
+// sandbox was made anew under the same name: then a new run starts. A run that was named
+// is refused instead.
+func (s *session) foreign(prefix string) (bool, error) {
+	snap, err := record.Read(s.dir)
+	if err != nil {
+		return false, nil // opening it says what is wrong
+	}
+	signer, err := s.signer()
+	if err != nil {
+		return false, err
+	}
+	if snap.State.Operator == string(signer.Public().PEM()) {
+		return false, nil
+	}
+	if prefix != "" && prefix != "latest" {
+		return false, problem.New(problem.Refused, "other_operator", "run "+filepath.Base(s.dir)+" is signed by another key than this fleet file names",
+			"use the fleet file and key of that run, or leave --run out")
+	}
+	fmt.Fprintf(s.app.err, "run %s was signed by another key; a new run starts\n", filepath.Base(s.dir))
+	return true, nil
 }
 
 // crashAfter is a test's wish that the process dies after so many events.

@@ -95,8 +95,10 @@ func engineSteps(v gates.View, e fleet.Engine, address string) ([]gates.Step, er
 			"--key", path.Join(root, gates.DirEtc, "sidecar.key"), "--pid", strconv.Itoa(pid)}
 		spec := process.Spec{Name: sidecarName(e.IID), Argv: argv, Launch: launchDigest(argv, file.SHA256, v.Facts["proc/engine-"+e.IID+"/id"])}
 		start := gates.LaunchStep(v.Fleet, "E/sidecar/"+e.IID, host, spec, stopWithin)
-		start.Engine, start.Yields, start.Needs, start.Title = e.IID, sidecarKey(e.IID), []string{put.ID}, "start the sidecar of "+e.IID
-		steps, before = append(steps, put, start), []string{start.ID}
+		port := gates.FreeStep(v.Fleet, "E/port/"+e.IID, host, sidecarName(e.IID), address)
+		port.Engine = e.IID
+		start.Engine, start.Yields, start.Needs, start.Title = e.IID, sidecarKey(e.IID), []string{put.ID, port.ID}, "start the sidecar of "+e.IID
+		steps, before = append(steps, put, port, start), []string{start.ID}
 	}
 	args, err := json.Marshal(askArgs{Host: host, Address: address})
 	if err != nil {

@@ -65,7 +65,7 @@ func stepIDs(p gates.Plan) []string {
 
 func TestPlan(t *testing.T) {
 	p := forecast(t, testFleet(), nil)
-	if got := stepIDs(p); !slices.Equal(got, []string{"G/fleet-file", "G/profiles", "G/router", "G/ready", "G/trial", "G/journal", "G/bundle"}) {
+	if got := stepIDs(p); !slices.Equal(got, []string{"G/port", "G/fleet-file", "G/profiles", "G/router", "G/ready", "G/trial", "G/journal", "G/bundle"}) {
 		t.Errorf("steps %v", got)
 	}
 	for i, s := range p.Steps[1:] {
@@ -73,8 +73,8 @@ func TestPlan(t *testing.T) {
 			t.Errorf("%s needs %v", s.ID, s.Needs)
 		}
 	}
-	start := p.Steps[2]
-	if start.Effect != gates.Mutate || start.Undo == nil || start.Undo.Stops != "router" || p.Steps[1].File.Evidence != storeKey {
+	start := p.Steps[3]
+	if start.Effect != gates.Mutate || start.Undo == nil || start.Undo.Stops != "router" || p.Steps[2].File.Evidence != storeKey {
 		t.Errorf("start %+v", start)
 	}
 	if !slices.ContainsFunc(p.Steps, func(s gates.Step) bool { return s.ID == "G/fleet-file" && !strings.Contains(s.File.Content, "deploy") }) {

@@ -139,6 +139,7 @@ func routerSteps(v gates.View) ([]gates.Step, error) {
 		start.Effect = gates.Disrupt
 	}
 	return []gates.Step{
+		gates.FreeStep(f, "G/port", host, routerName, f.Deploy.Router.Listen),
 		{ID: "G/fleet-file", Title: "write the router's fleet file", Host: host, Effect: gates.Mutate, File: fleetFile, Limit: shortLimit},
 		{ID: "G/profiles", Title: "write the router's profiles", Host: host, Effect: gates.Mutate, Limit: shortLimit,
 			File: &gates.File{Path: routerPath(f, "profiles.json"), Mode: 0o600, Evidence: storeKey}},

@@ -37,6 +37,7 @@ var arrows = map[string][]string{
 	"runtime/router":    {"fleet", "runtime/engine", "runtime/model", "runtime/profile", "runtime/sched", "runtime/control", "runtime/journal"},
 	"runtime/journal":   {"runtime/model", "runtime/profile"},
 	"runtime/bench":     {"runtime/journal", "fleet"},
+	"runtime/simulate":  {"runtime/model", "runtime/sched", "runtime/control", "runtime/profile"},
 	"bundle":            {"gates/record", "fleet/remote", "fleet"},
 	"presets":           {"fleet", "schema"},
 	"internal/sandbox":  {"fleet/remote"},

@@ -89,27 +89,44 @@ func BootID() string {
 	return ""
 }
 
-// startTicks reads when a process started, in kernel ticks since boot (seconds since
-// the epoch where there is no /proc).
+// startTicks reads when a process started, in kernel ticks since boot (seconds since the
+// epoch where there is no /proc). While a process with threads replaces its program, its
+// first thread looks like a zombie for a moment: that is looked at again.
 func startTicks(pid int) (uint64, bool) {
+	for try := 0; ; try++ {
+		ticks, zombie, ok := readTicks(pid)
+		if !zombie || try == zombieTries {
+			return ticks, ok
+		}
+		time.Sleep(zombieWait)
+	}
+}
+
+const (
+	zombieTries = 4
+	zombieWait  = 2 * time.Millisecond
+)
+
+func readTicks(pid int) (ticks uint64, zombie, ok bool) {
 	b, err := os.ReadFile("/proc/" + strconv.Itoa(pid) + "/stat")
 	if err != nil {
 		if _, statErr := os.Stat("/proc/self/stat"); statErr == nil {
-			return 0, false
+			return 0, false, false
 		}
-		return startFromPS(pid)
+		ticks, ok = startFromPS(pid)
+		return ticks, false, ok
 	}
 	// The command name is in parentheses and may hold anything: read behind the last one.
 	i := bytes.LastIndexByte(b, ')')
 	if i < 0 {
-		return 0, false
+		return 0, false, false
 	}
 	f := strings.Fields(string(b[i+1:]))
 	if len(f) < 20 || f[0] == "Z" || f[0] == "X" {
-		return 0, false
+		return 0, len(f) >= 20, false
 	}
 	n, err := strconv.ParseUint(f[19], 10, 64)
-	return n, err == nil
+	return n, false, err == nil
 }
 
 func startFromPS(pid int) (uint64, bool) {

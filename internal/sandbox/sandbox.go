@@ -7,6 +7,8 @@ package sandbox
 
 import (
 	"context"
+	"crypto/sha256"
+	"encoding/hex"
 	"encoding/json"
 	"errors"
 	"fmt"
@@ -152,7 +154,7 @@ func (s *Sandbox) start(h *Host, user loopback.Key) error {
 		return err
 	}
 	srv, err := loopback.Start(loopback.Config{
-		Root: h.Home, HostKey: key.Private, Authorized: []string{user.Public}, Listen: fmt.Sprintf("127.0.0.1:%d", h.Ports.SSH), Mark: filepath.Base(s.Dir) + "-" + h.ID,
+		Root: h.Home, HostKey: key.Private, Authorized: []string{user.Public}, Listen: fmt.Sprintf("127.0.0.1:%d", h.Ports.SSH), Mark: mark(s.Dir, h.ID),
 	})
 	if err != nil {
 		return fmt.Errorf("start host %s: %w", h.ID, err)
@@ -163,6 +165,13 @@ func (s *Sandbox) start(h *Host, user loopback.Key) error {
 	s.servers = append(s.servers, srv)
 	s.mu.Unlock()
 	return nil
+}
+
+// mark tells a host's processes from those of every other sandbox on this machine, and
+// stays the same when the sandbox is started again.
+func mark(dir, id string) string {
+	sum := sha256.Sum256([]byte(dir))
+	return hex.EncodeToString(sum[:8]) + "-" + id
 }
 
 // keyFile reads a private key or makes one.

@@ -3,7 +3,8 @@
 //
 // It promises that writing never waits for a disk on the request path: a full queue
 // drops the row, counts it, and says so in the journal itself. Reading tolerates a torn
-// last line and unknown members. It refuses rows of another schema version.
+// last line and unknown members. It refuses rows of another schema version, and a second
+// writer of one file.
 //
 // Times are seconds on the router's clock unless named otherwise; at_unix is wall time.
 package journal

@@ -26,18 +26,14 @@ type Writer struct {
 	failed  atomic.Pointer[error]
 }
 
-// Open appends to the file at path, created with mode 0600 if absent, and writes the meta
-// line. An unfinished last line of an earlier process is ended first.
+// Open appends to the file at path, which it holds against every other writer until Close:
+// Take and Start in one.
 func Open(path, run string, meta Meta) (*Writer, error) {
-	f, err := os.OpenFile(path, os.O_CREATE|os.O_RDWR|os.O_APPEND, 0o600)
+	h, err := Take(path)
 	if err != nil {
-		return nil, fmt.Errorf("open journal: %w", err)
+		return nil, err
 	}
-	if err := endTornLine(f); err != nil {
-		_ = f.Close()
-		return nil, fmt.Errorf("open journal: %w", err)
-	}
-	return New(f, run, meta), nil
+	return h.Start(run, meta)
 }
 
 func endTornLine(f *os.File) error {

@@ -23,6 +23,10 @@ func (r *Router) routes() http.Handler {
 		"/narwhal/lifecycle/readmit": {http.MethodPost: r.readmitCall},
 	}
 	return http.HandlerFunc(func(w http.ResponseWriter, q *http.Request) {
+		if !ownHost(q.Host, r.set.Listen, r.listener.Addr()) {
+			misdirected(w)
+			return
+		}
 		methods, ok := table[q.URL.Path]
 		if !ok {
 			writeJSON(w, http.StatusNotFound, map[string]string{"detail": "Not Found"})
@@ -61,15 +65,18 @@ func (r *Router) models(w http.ResponseWriter, _ *http.Request) {
 }
 
 func (r *Router) healthDoc(w http.ResponseWriter, _ *http.Request) {
+	stuck := r.own.stuck()
 	p := r.own.view.Load()
-	status := "ok"
+	status, code := "ok", http.StatusOK
 	switch {
+	case stuck:
+		status, code = "stuck", http.StatusServiceUnavailable
 	case p.blocked != "":
 		status = "maintenance"
 	case p.reason() != "":
 		status = "degraded"
 	}
-	writeJSON(w, http.StatusOK, struct {
+	writeJSON(w, code, struct {
 		Status    string `json:"status"`
 		Instances int    `json:"instances"`
 		Available int    `json:"available_instances"`
@@ -77,14 +84,18 @@ func (r *Router) healthDoc(w http.ResponseWriter, _ *http.Request) {
 }
 
 func (r *Router) readyDoc(w http.ResponseWriter, _ *http.Request) {
+	stuck := r.own.stuck()
 	reason := r.own.view.Load().reason()
+	if stuck {
+		reason = "router does not answer itself"
+	}
 	d := struct {
 		Status  string `json:"status"`
 		Control bool   `json:"control_ready"`
 		Epoch   int64  `json:"epoch"`
 		Holder  string `json:"holder"`
 		Reason  string `json:"reason"`
-	}{"ready", true, r.set.Epoch, r.set.Holder, reason}
+	}{"ready", !stuck, r.set.Epoch, r.set.Holder, reason}
 	status := http.StatusOK
 	if reason != "" {
 		d.Status, status = "not_ready", http.StatusServiceUnavailable

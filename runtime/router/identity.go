@@ -59,6 +59,7 @@ func canonicalString(s string) string {
 type facts struct {
 	identity  engine.Identity
 	blockSize int
+	context   int // tokens of prompt and answer that one request may have; 0 = not told
 }
 
 // examine asks an engine who it is and whether its profile still holds.
@@ -75,6 +76,13 @@ func (s *settings) examine(ctx context.Context, n *node) (facts, error) {
 	f := facts{identity: id}
 	if l, err := n.control.CacheLayout(ctx); err == nil {
 		f.blockSize = l.BlockSize
+	}
+	if list, err := n.control.Models(ctx); err == nil {
+		for _, m := range list {
+			if m.ID == s.Fleet.Model {
+				f.context = max(0, m.MaxModelLen)
+			}
+		}
 	}
 	if err := s.verify(ctx, n.row, id); err != nil {
 		return f, &generationError{err}

@@ -110,6 +110,43 @@ func (o *owner) do(f func()) bool {
 	}
 }
 
+// beatLimit is how long a probe waits for the owner, whose steps take microseconds.
+const beatLimit = time.Second
+
+// ask is do with a limit, for probes: false when the owner did not come to f, or did not
+// end it, in time. f may then still run, so nothing that it writes may be read.
+func (o *owner) ask(limit time.Duration, f func()) bool {
+	x := op{f, make(chan struct{})}
+	late := time.NewTimer(limit)
+	defer late.Stop()
+	select {
+	case o.ops <- x:
+	case <-o.done:
+		return false
+	case <-late.C:
+		return false
+	}
+	select {
+	case <-x.done:
+		return true
+	case <-late.C:
+		return false
+	}
+}
+
+// stuck reports whether the owner lives and does not answer.
+func (o *owner) stuck() bool {
+	if o.ask(beatLimit, func() {}) {
+		return false
+	}
+	select {
+	case <-o.done:
+		return false
+	default:
+		return true
+	}
+}
+
 func (o *owner) publish() {
 	p := &published{engines: len(o.nodes), stopping: o.stopping, valid: o.validated}
 	for _, n := range o.nodes {
@@ -152,6 +189,19 @@ func (o *owner) node(id string) *node {
 		return nil
 	}
 	return o.nodes[i]
+}
+
+// context is the most tokens that some engine of the fleet holds for one request, live or
+// not; 0 while an engine has not told its limit.
+func (o *owner) context() int {
+	most := 0
+	for _, n := range o.nodes {
+		if !n.known || n.facts.context == 0 {
+			return 0
+		}
+		most = max(most, n.facts.context)
+	}
+	return most
 }
 
 // place decides and, when placed, reserves both engines in the same step.

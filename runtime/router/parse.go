@@ -7,7 +7,6 @@ import (
 	"unicode/utf8"
 
 	"github.com/narwhal-fleet/narwhal/runtime/engine/splice"
-	"github.com/narwhal-fleet/narwhal/runtime/journal"
 )
 
 // call is a client's request, parsed once.
@@ -22,6 +21,7 @@ type call struct {
 	ids     bool // the client asked for token ids
 	wanted  int  // output cap; 0 = uncapped
 	tokens  int  // exact length of a prompt given as token ids; 0 = unknown
+	longest int  // of several prompts given as token ids, the longest; 0 = unknown
 	runes   int  // characters of the prompt
 	choices int
 	// uncounted means that a tokenize call does not take this prompt.
@@ -33,6 +33,14 @@ func (c *call) path() string {
 		return "/v1/chat/completions"
 	}
 	return "/v1/completions"
+}
+
+// promptField is the member that holds the prompt.
+func (c *call) promptField() string {
+	if c.chat {
+		return "messages"
+	}
+	return "prompt"
 }
 
 // parseCall checks the fields that the router itself needs, in the contract's order. Every
@@ -139,10 +147,11 @@ func (c *call) listed(v json.RawMessage) {
 	var texts []string
 	switch {
 	case json.Unmarshal(v, &ids) == nil:
-		c.tokens = len(ids)
+		c.tokens, c.longest = len(ids), len(ids)
 	case json.Unmarshal(v, &many) == nil:
 		for _, m := range many {
 			c.tokens += len(m)
+			c.longest = max(c.longest, len(m))
 		}
 	case json.Unmarshal(v, &texts) == nil:
 		c.uncounted = true
@@ -261,9 +270,8 @@ func (c *call) served(modelName string) *failure {
 	for _, k := range []string{"n", "best_of"} {
 		if v, ok := c.get(k); ok {
 			if n, _ := integer(v); n > 1 {
-				f := invalid("", "%s > 1 is not served: one prefill hands off one sequence", k)
-				f.hasParam, f.hasCode = false, false
-				f.terminal = journal.Invalid
+				f := invalid(k, "%s > 1 is not served: one prefill hands off one sequence", k)
+				f.hasCode = false
 				return f
 			}
 		}

@@ -7,6 +7,7 @@ import (
 	"errors"
 	"fmt"
 	"io"
+	"net"
 	"net/http"
 	"os"
 	"time"
@@ -142,6 +143,9 @@ func (q *request) ready() *failure {
 // read takes the whole body, bounded in size and by the request's deadline.
 func (q *request) read() ([]byte, *failure) {
 	limit := q.r.set.Fleet.Serving.MaxRequestBytes
+	if q.http.ContentLength > limit {
+		return nil, q.tooLarge()
+	}
 	_ = q.out.SetReadDeadline(time.Now().Add(q.r.set.requestTimeout))
 	// The end of the request's context must also end a read that waits for the client.
 	stop := context.AfterFunc(q.ctx, func() { _ = q.out.SetReadDeadline(time.Unix(1, 0)) })
@@ -153,36 +157,61 @@ func (q *request) read() ([]byte, *failure) {
 			return nil, ended(cause)
 		}
 		return nil, ended(errDeadline)
-	case err != nil:
+	case err != nil && gone(err):
+		// Should a client that only stopped sending still listen, it is not told 200.
+		q.w.Header().Set("Connection", "close")
+		q.w.WriteHeader(http.StatusBadRequest)
 		return nil, left()
+	case err != nil:
+		q.w.Header().Set("Connection", "close")
+		return nil, invalid("", "the request body cannot be read: its transfer encoding is broken")
 	case int64(len(b)) > limit:
-		return nil, &failure{status: 413, typ: "request_too_large", message: "request body exceeds max_request_bytes", terminal: journal.Invalid}
+		return nil, q.tooLarge()
 	}
 	_ = q.out.SetReadDeadline(time.Time{})
 	return b, nil
 }
 
-// size counts the prompt, exactly where an engine can, and tells the controller.
+// tooLarge also ends the connection: the rest of the body is not waited for.
+func (q *request) tooLarge() *failure {
+	q.w.Header().Set("Connection", "close")
+	return &failure{status: 413, typ: "request_too_large", message: "request body exceeds max_request_bytes", terminal: journal.Invalid}
+}
+
+// gone reports whether a read of a body failed because the client left.
+func gone(err error) bool {
+	var broken net.Error
+	return errors.Is(err, io.ErrUnexpectedEOF) || errors.Is(err, net.ErrClosed) || errors.As(err, &broken)
+}
+
+// size counts the prompt, exactly where an engine can, and tells the controller. A prompt
+// that was counted and that no engine can ever hold is the client's fault.
 func (q *request) size() *failure {
 	set := q.r.set
 	q.input = q.call.estimate(set.Fleet.Engine.CharsPerToken)
+	longest := q.call.longest
 	if body := q.call.countBody(set.Fleet.Model); body != nil && set.Fleet.Engine.Tokenize {
 		n, f := q.r.count(q.ctx, body)
 		if f != nil {
 			return f
 		}
 		if n > 0 {
-			q.input = n
+			q.input, longest = n, n
 		}
 	}
 	q.row.InputLen, q.row.InputSized = q.input, true
 	o := q.r.own
+	most := 0
 	o.do(func() {
 		o.n.inputSum += float64(q.input)
 		o.n.inputCount++
 		o.ctl, _ = control.Step(o.ctl, control.Arrival{At: q.row.Arrived, Input: q.input, Wanted: q.call.wanted})
 		q.expect = o.ctl.Expect(q.call.wanted)
+		most = o.context()
 	})
+	if _, cut := q.call.get("truncate_prompt_tokens"); most > 0 && longest >= most && !cut {
+		return invalid(q.call.promptField(), "the prompt has %d tokens; this fleet's maximum context length is %d tokens, and the answer needs at least one of them", longest, most)
+	}
 	return nil
 }
 

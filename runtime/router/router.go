@@ -72,23 +72,14 @@ func runID(t time.Time) string {
 // Run is the id that every journal row of this router carries.
 func (r *Router) Run() string { return r.own.run }
 
-// Start opens the journal and the listener, asks every engine who it is, and serves.
+// Start opens the journal (*journal.ErrHeld while another router writes it) and the
+// listener, asks every engine who it is, and serves.
 // An engine that cannot be reached starts ejected and is asked again; one whose profile is
 // of another generation fails the start. ctx limits the start only.
 func (r *Router) Start(ctx context.Context) error {
-	l, err := net.Listen("tcp", r.set.Listen)
+	l, err := r.open()
 	if err != nil {
 		return fmt.Errorf("start router: %w", err)
-	}
-	if r.set.JournalPath != "" {
-		f := r.set.Fleet.Serving
-		j, err := journal.Open(r.set.JournalPath, r.own.run, journal.Meta{Package: "narwhal", Release: r.set.Release, TokenAccounting: journal.AccountUsage,
-			Admission: journal.Admission{Mode: r.mode(), Margin: f.AdmissionMargin}, Params: r.set.params})
-		if err != nil {
-			_ = l.Close()
-			return fmt.Errorf("start router: %w", err)
-		}
-		r.own.journal = j
 	}
 	r.listener = l
 	go r.own.loop(r.stopOwner)
@@ -111,6 +102,29 @@ func (r *Router) Start(ctx context.Context) error {
 	}
 	r.set.Logger.Info("router serves", "address", r.Addr(), "engines", len(r.own.nodes), "run", r.own.run)
 	return nil
+}
+
+// open takes the journal, then the address. The journal's hold comes first, so that a second
+// router of a fleet learns of the first one, and nothing is written before both are had.
+func (r *Router) open() (net.Listener, error) {
+	if r.set.JournalPath == "" {
+		return net.Listen("tcp", r.set.Listen)
+	}
+	hold, err := journal.Take(r.set.JournalPath)
+	if err != nil {
+		return nil, err
+	}
+	l, err := net.Listen("tcp", r.set.Listen)
+	if err != nil {
+		hold.Release()
+		return nil, err
+	}
+	r.own.journal, err = hold.Start(r.own.run, journal.Meta{Package: "narwhal", Release: r.set.Release, TokenAccounting: journal.AccountUsage,
+		Admission: journal.Admission{Mode: r.mode(), Margin: r.set.Fleet.Serving.AdmissionMargin}, Params: r.set.params})
+	if err != nil {
+		return nil, errors.Join(err, l.Close())
+	}
+	return l, nil
 }
 
 func (r *Router) mode() string {

@@ -14,6 +14,9 @@ func Serve(ctx context.Context, c Config, started func(addr string)) error {
 		return err
 	}
 	if err := r.Start(ctx); err != nil {
+		if ctx.Err() != nil && errors.Is(err, errStartEnded) {
+			return nil
+		}
 		return err
 	}
 	if started != nil {

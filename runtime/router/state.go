@@ -76,8 +76,8 @@ type state struct {
 
 func (r *Router) stateDoc(w http.ResponseWriter, _ *http.Request) {
 	var s state
-	if !r.own.do(func() { s = r.own.state() }) {
-		writeJSON(w, http.StatusServiceUnavailable, map[string]string{"detail": "Router has stopped"})
+	if !r.own.ask(beatLimit, func() { s = r.own.state() }) {
+		writeJSON(w, http.StatusServiceUnavailable, map[string]string{"detail": "Router has stopped or does not answer itself"})
 		return
 	}
 	writeJSON(w, http.StatusOK, s)

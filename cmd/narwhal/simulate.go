@@ -1,0 +1,193 @@
+package main
+
+import (
+	"bytes"
+	"cmp"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"io"
+	"os"
+	"path/filepath"
+	"slices"
+	"strings"
+
+	"github.com/spf13/cobra"
+
+	"github.com/narwhal-fleet/narwhal/internal/problem"
+	"github.com/narwhal-fleet/narwhal/runtime/bench"
+	"github.com/narwhal-fleet/narwhal/runtime/simulate"
+)
+
+// simulation is what the flags of the verb say.
+type simulation struct {
+	engines    string
+	prefill    int
+	policies   []string
+	seed       uint64
+	slow       float64
+	ttft, tpot float64
+	score      string
+	compare    bool
+}
+
+func simulateVerb(a *app) *cobra.Command {
+	var s simulation
+	c := &cobra.Command{
+		Use:   "simulate WORKLOAD...",
+		Short: "Replays arrivals through the scheduler and the role controller, in virtual time",
+		Long: "Replays arrivals through the router's scheduler and role controller, on engines modelled from curves.\n" +
+			"Each policy is set beside the best static split and a bound that no policy can pass.\n\n" +
+			"A workload is a file, plain or gzipped: at_s,input,output,class as CSV, the Azure CSV or Mooncake's JSON\n" +
+			"lines; or an embedded trace: azure, azure-conv, azure-code. Several are merged into one.",
+		Args: cobra.MinimumNArgs(1),
+		RunE: func(cmd *cobra.Command, args []string) error {
+			config, err := s.config(a, args)
+			if err != nil {
+				return err
+			}
+			r, err := simulate.Run(cmd.Context(), config)
+			if err != nil {
+				if cmd.Context().Err() != nil {
+					return problem.Wrap(problem.Interrupted, "interrupted", "simulate", err, "")
+				}
+				if errors.Is(err, simulate.ErrConfig) {
+					return problem.Wrap(problem.Invalid, "invalid_arguments", "simulate", err, "narwhal simulate --help lists the policies; the engine model is read from --engines")
+				}
+				return problem.Wrap(problem.Failed, "simulation_failed", "simulate", err, "this is an error of the simulator; report the seed and the workload")
+			}
+			a.result = &result{data: r, text: func(w io.Writer) { printSimulation(w, r) }}
+			return nil
+		},
+	}
+	f := c.Flags()
+	f.StringVar(&s.engines, "engines", "", "engine model and promises, JSON (default: the simulated engines of the sandbox)")
+	f.IntVar(&s.prefill, "prefill-at-start", 0, "engines that start as prefill (default: the model's)")
+	f.StringArrayVar(&s.policies, "policy", nil, "default or static:xPyD; may be repeated (default: default)")
+	f.Uint64Var(&s.seed, "seed", 1, "seed of the requests' names, which break ties")
+	f.Float64Var(&s.slow, "slow", 1, "how many times slower engines are than their profile says")
+	f.Float64Var(&s.ttft, "ttft", 0, "promise: seconds to the first token (default: the workload's in --engines)")
+	f.Float64Var(&s.tpot, "tpot", 0, "promise: seconds for each token after it (default: the workload's in --engines)")
+	f.StringVar(&s.score, "score", "", "class of requests that is scored (default: the workload's in --engines, else all)")
+	f.BoolVar(&s.compare, "compare", false, "show every static split as an arm")
+	return c
+}
+
+// engineFile is the form of an --engines file. What else it holds is not read.
+type engineFile struct {
+	Model     *simulate.Model `json:"model"`
+	Workloads map[string]struct {
+		SLO struct {
+			TTFT float64 `json:"ttft_s"`
+			TPOT float64 `json:"tpot_s"`
+		} `json:"slo"`
+		Score string `json:"score"`
+	} `json:"workloads"`
+}
+
+// maxEngineFile bounds an --engines file.
+const maxEngineFile = 4 << 20
+
+// sandboxModel is the sandbox's four engines with the default latencies of a simulated
+// launch: 4,096 blocks of 16 tokens, 64 sequences.
+func sandboxModel() *simulate.Model {
+	return &simulate.Model{Engines: 4, PrefillAtStart: 2, Prefill: simulate.Prefill{B: 2e-5, C: 0.002},
+		Decode: simulate.Decode{C: 0.002, R: 1e-4, M: 1e-7}, MaxRunning: 64, KVTokens: 65536, Transfer: simulate.Transfer{Base: 0.0005}}
+}
+
+func (s simulation) config(a *app, workloads []string) (simulate.Config, error) {
+	file := engineFile{Model: sandboxModel()}
+	if s.engines != "" {
+		var err error
+		if file, err = readEngineFile(a.abs(s.engines)); err != nil {
+			return simulate.Config{}, problem.Wrap(problem.Invalid, "bad_engine_model", "read --engines "+s.engines, err,
+				`want {"model": {"engines", "prefill_at_start", "prefill": {"a","b","c"}, "decode": {"c","r","m"}, "max_running", "kv_tokens", "transfer": {"base","per_token"}}}`)
+		}
+	}
+	arrivals, names, err := readWorkloads(a, workloads)
+	if err != nil {
+		return simulate.Config{}, err
+	}
+	name := strings.Join(names, "+")
+	known := file.Workloads[name]
+	ttft, tpot := cmp.Or(s.ttft, known.SLO.TTFT), cmp.Or(s.tpot, known.SLO.TPOT)
+	if ttft <= 0 || tpot <= 0 {
+		return simulate.Config{}, problem.New(problem.Invalid, "no_promise", "no promise is known for workload "+name, "give --ttft and --tpot in seconds, or an --engines file with workloads."+name+".slo")
+	}
+	c := simulate.Defaults(ttft, tpot)
+	c.Workload, c.Arrivals, c.Score, c.Model = name, arrivals, cmp.Or(s.score, known.Score), *file.Model
+	c.Slow, c.Policies, c.Compare, c.Seed = s.slow, s.policies, s.compare, s.seed
+	if s.prefill != 0 {
+		c.Model.PrefillAtStart = s.prefill
+	}
+	return c, nil
+}
+
+func readEngineFile(path string) (f engineFile, err error) {
+	in, err := os.Open(path)
+	if err != nil {
+		return f, err
+	}
+	defer in.Close()
+	b, err := io.ReadAll(io.LimitReader(in, maxEngineFile+1))
+	if err != nil {
+		return f, err
+	}
+	if len(b) > maxEngineFile {
+		return f, fmt.Errorf("longer than %d bytes", maxEngineFile)
+	}
+	if err := json.NewDecoder(bytes.NewReader(b)).Decode(&f); err != nil {
+		return f, err
+	}
+	if f.Model == nil {
+		return f, errors.New("model is missing")
+	}
+	return f, nil
+}
+
+// readWorkloads merges files and embedded traces; a file that exists comes first.
+func readWorkloads(a *app, from []string) (out []simulate.Arrival, names []string, err error) {
+	var traces []bench.Trace
+	for _, w := range from {
+		path := a.abs(w)
+		var t bench.Trace
+		if _, statErr := os.Stat(path); statErr != nil && slices.Contains([]string{"azure", "azure-conv", "azure-code"}, w) {
+			t, err = bench.Embedded(w)
+		} else {
+			t, err = bench.Open(path, "")
+		}
+		if err != nil {
+			return nil, nil, problem.Wrap(problem.Invalid, "bad_workload", "read workload "+w, err, "want a CSV with at_s,input,output,class, a public trace, or azure, azure-conv, azure-code")
+		}
+		traces = append(traces, t)
+		base := strings.TrimSuffix(filepath.Base(w), ".gz")
+		names = append(names, strings.TrimSuffix(base, filepath.Ext(base)))
+	}
+	merged := bench.Merge(traces...)
+	out = make([]simulate.Arrival, len(merged.Arrivals))
+	for i, x := range merged.Arrivals {
+		out[i] = simulate.Arrival{At: x.At.Seconds(), Input: x.Input, Output: x.Output, Class: x.Class}
+	}
+	return out, names, nil
+}
+
+func printSimulation(w io.Writer, r simulate.Result) {
+	fmt.Fprintf(w, "%s: %d requests offered\n\n%-14s %-9s %9s %11s %8s %6s  %-26s %s\n", r.Workload, r.Offered,
+		"policy", "topology", "qualified", "attainment", "refused", "moves", "first token p50/p95/p99", "token interval p50/p95/p99")
+	for _, x := range r.Arms {
+		fmt.Fprintf(w, "%-14s %-9s %9d %9.2f %% %8d %6d  %-26s %s\n", x.Policy, x.Topology, x.Qualified, 100*x.Attainment, x.Refused, x.Moves,
+			triple(x.TTFT, 0), triple(x.TPOT, 1))
+	}
+	fmt.Fprintf(w, "\n%-24s %9d %9.2f %%  %s\n%-24s %9d %9.2f %%  no policy does better\n", "best static split", r.BestStatic.Qualified,
+		100*r.BestStatic.Attainment, r.BestStatic.Policy, "hindsight bound", r.Hindsight.Qualified, 100*r.Hindsight.Attainment)
+}
+
+func triple(p simulate.Percentiles, digits int) string {
+	one := func(v *float64) string {
+		if v == nil {
+			return "–"
+		}
+		return fmt.Sprintf("%.*f", digits, *v)
+	}
+	return one(p.P50) + "/" + one(p.P95) + "/" + one(p.P99) + " ms"
+}

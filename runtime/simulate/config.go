@@ -1,0 +1,120 @@
+package simulate
+
+import (
+	"errors"
+	"fmt"
+	"math"
+	"regexp"
+	"strconv"
+
+	"github.com/narwhal-fleet/narwhal/runtime/control"
+	"github.com/narwhal-fleet/narwhal/runtime/model"
+)
+
+// Arrival is one offer: seconds since the workload began, lengths in tokens. An output
+// below 1 counts as 1.
+type Arrival struct {
+	At            float64
+	Input, Output int
+	Class         string
+}
+
+// Correction tunes how the decode curve follows what is observed.
+type Correction struct {
+	Alpha, Min, Max float64
+	MinSamples      int // tokens of an interval
+}
+
+// Config is one simulation. Run does not write into it.
+type Config struct {
+	Workload string
+	Arrivals []Arrival // rising in time
+	Score    string    // the class that is scored; "" = all
+	Model    Model
+	Slow     float64  // times that engines are slower than their profile; 0 = 1
+	Policies []string // "default", "static:3P5D"; none = default
+	Compare  bool     // every static split becomes an arm
+	Seed     uint64   // of the requests' names, which break ties
+	Params   model.Params
+	Control  control.Params
+	Correction
+	Interval float64 // between ticks, seconds
+	Inflight int     // requests in flight above which the router turns away; 0 = no limit
+}
+
+// Defaults returns the router's settings of a fleet file that names none, for a promise in
+// seconds.
+func Defaults(ttft, tpot float64) Config {
+	return Config{
+		Slow:   1,
+		Params: model.Params{TTFT: ttft, TPOT: tpot},
+		Control: control.Params{TTFT: ttft, TPOT: tpot, MinPrefill: 1, MinDecode: 1, Expand: 1, Shrink: 0.5,
+			Cooldown: 10, Sustained: 3, Window: 120, Step: 5, Confirmations: 2, Utilization: 0.8, MinArrivals: 10,
+			DemandFloor: 0.5, Margin: 0.05, EvidenceSpan: 60},
+		Correction: Correction{Alpha: 0.2, Min: 0.5, Max: 2, MinSamples: 8},
+		Interval:   1,
+		Inflight:   768,
+	}
+}
+
+// policy is a parsed name: a fixed split, or the controller.
+type policy struct {
+	name    string
+	prefill int // of a static split; 0 = the controller moves roles
+}
+
+func static(p, d int) policy { return policy{fmt.Sprintf("static:%dP%dD", p, d), p} }
+
+var (
+	splitForm = regexp.MustCompile(`^static:([0-9]{1,3})[pP]([0-9]{1,3})[dD]$`)
+	absent    = map[string]bool{"reactive-fifo": true, "arrow": true, "planner": true, "utilisation": true, "queue-depth": true}
+)
+
+func parsePolicy(name string, engines int) (policy, error) {
+	if name == "default" {
+		return policy{name: name}, nil
+	}
+	m := splitForm.FindStringSubmatch(name)
+	switch {
+	case absent[name]:
+		return policy{}, fmt.Errorf("read policy: %s is not in this version; there are default and static:xPyD", name)
+	case m == nil:
+		return policy{}, fmt.Errorf("read policy: %q is unknown; there are default and static:xPyD", name)
+	}
+	p, _ := strconv.Atoi(m[1])
+	d, _ := strconv.Atoi(m[2])
+	if p < 1 || d < 1 || p+d != engines {
+		return policy{}, fmt.Errorf("read policy: %s does not split %d engines into at least one of each role", name, engines)
+	}
+	return static(p, d), nil
+}
+
+// check refuses a configuration that cannot be simulated; all reasons are joined.
+func (c Config) check() error {
+	errs := []error{c.Model.check()}
+	bad := func(wrong bool, format string, args ...any) {
+		if wrong {
+			errs = append(errs, fmt.Errorf("check simulation: "+format, args...))
+		}
+	}
+	bad(len(c.Arrivals) == 0, "there are no arrivals")
+	bad(!(c.Slow > 0) || math.IsInf(c.Slow, 0), "slow is %v, want a number above 0", c.Slow)
+	bad(!(c.Params.TTFT > 0) || !(c.Params.TPOT > 0), "the promise must be above 0 seconds")
+	bad(!(c.Interval > 0), "the interval must be above 0 seconds")
+	bad(c.Control.MinPrefill < 1 || c.Control.MinDecode < 1 || c.Control.MinPrefill > c.Model.PrefillAtStart ||
+		c.Control.MinDecode > c.Model.Engines-c.Model.PrefillAtStart, "the start split is below the floors")
+	scored := 0
+	for i, a := range c.Arrivals {
+		if !(a.At >= 0) || math.IsInf(a.At, 0) || a.Input < 0 || i > 0 && a.At < c.Arrivals[i-1].At {
+			errs = append(errs, fmt.Errorf("check simulation: arrival %d is out of order or out of range", i))
+			break
+		}
+		if c.scores(a) {
+			scored++
+		}
+	}
+	bad(len(c.Arrivals) > 0 && scored == 0, "no arrival has class %q", c.Score)
+	return errors.Join(errs...)
+}
+
+func (c Config) scores(a Arrival) bool { return c.Score == "" || a.Class == c.Score }

@@ -1,0 +1,179 @@
+package simulate
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"math"
+	"runtime"
+	"slices"
+	"sync"
+
+	"github.com/narwhal-fleet/narwhal/runtime/profile"
+)
+
+// Result is the data of `narwhal simulate`. Counts are of the scored class.
+type Result struct {
+	Workload   string `json:"workload"`
+	Offered    int    `json:"offered"`
+	Arms       []Arm  `json:"arms"`
+	BestStatic Mark   `json:"best_static"` // of all splits; the fewest prefill engines win a tie
+	Hindsight  Mark   `json:"hindsight"`   // no policy does better
+}
+
+// Arm is what one policy did. Requests are completed or refused; qualified ones completed
+// with both intervals within the promise.
+type Arm struct {
+	Policy     string      `json:"policy"`
+	Topology   string      `json:"topology"` // "hot-swap": roles are labels that move; "static"
+	Qualified  int         `json:"qualified"`
+	Attainment float64     `json:"attainment"` // qualified over offered
+	Refused    int         `json:"refused"`
+	TTFT       Percentiles `json:"ttft_ms"` // of completed requests
+	TPOT       Percentiles `json:"tpot_ms"` // of those with two tokens and more
+	Moves      int         `json:"moves"`
+}
+
+// Mark is a line that arms are compared with.
+type Mark struct {
+	Policy     string  `json:"policy,omitempty"`
+	Qualified  int     `json:"qualified"`
+	Attainment float64 `json:"attainment"`
+}
+
+// Percentiles are milliseconds, nearest rank; null without a sample.
+type Percentiles struct {
+	P50 *float64 `json:"p50"`
+	P95 *float64 `json:"p95"`
+	P99 *float64 `json:"p99"`
+}
+
+// ErrConfig marks errors of what Run was asked to do.
+var ErrConfig = errors.New("refuse configuration")
+
+// Run simulates each policy once and every static split beside them. An error is that of
+// the configuration, of ctx, or of a state that must not be, with seed and event number.
+func Run(ctx context.Context, c Config) (Result, error) {
+	if err := c.check(); err != nil {
+		return Result{}, fmt.Errorf("%w: %w", ErrConfig, err)
+	}
+	if len(c.Policies) == 0 {
+		c.Policies = []string{"default"}
+	}
+	var arms []policy
+	for _, name := range c.Policies {
+		p, err := parsePolicy(name, c.Model.Engines)
+		if err != nil {
+			return Result{}, fmt.Errorf("%w: %w", ErrConfig, err)
+		}
+		if !slices.Contains(arms, p) {
+			arms = append(arms, p)
+		}
+	}
+	shown := len(arms)
+	for p := 1; p < c.Model.Engines; p++ {
+		if s := static(p, c.Model.Engines-p); !slices.Contains(arms, s) {
+			arms = append(arms, s)
+		}
+	}
+	if c.Compare {
+		shown = len(arms)
+	}
+	results, err := playAll(ctx, &c, arms)
+	if err != nil {
+		return Result{}, err
+	}
+	r := Result{Workload: c.Workload, Arms: results[:shown]}
+	for _, a := range c.Arrivals {
+		if c.scores(a) {
+			r.Offered++
+		}
+	}
+	best := -1
+	for i, p := range arms {
+		if p.prefill > 0 && (best < 0 || results[i].Qualified > results[best].Qualified ||
+			results[i].Qualified == results[best].Qualified && p.prefill < arms[best].prefill) {
+			best = i
+		}
+	}
+	r.BestStatic = Mark{results[best].Policy, results[best].Qualified, results[best].Attainment}
+	bound := c.hindsight()
+	r.Hindsight = Mark{Qualified: bound, Attainment: float64(bound) / float64(r.Offered)}
+	for _, a := range results {
+		if a.Qualified > bound {
+			return Result{}, fmt.Errorf("simulate %s: seed %d: %d requests qualified, the bound is %d", a.Policy, c.Seed, a.Qualified, bound)
+		}
+	}
+	return r, nil
+}
+
+// playAll runs the arms side by side; each has a world of its own.
+func playAll(ctx context.Context, c *Config, arms []policy) ([]Arm, error) {
+	results, errs := make([]Arm, len(arms)), make([]error, len(arms))
+	ctx, cancel := context.WithCancel(ctx)
+	defer cancel()
+	slots := make(chan struct{}, runtime.GOMAXPROCS(0))
+	var all sync.WaitGroup
+	for i, p := range arms {
+		all.Go(func() {
+			slots <- struct{}{}
+			defer func() { <-slots }()
+			w := newWorld(c, p)
+			if errs[i] = w.run(ctx); errs[i] == nil {
+				results[i] = w.score()
+			}
+		})
+	}
+	all.Wait()
+	for _, err := range errs {
+		if err != nil {
+			return nil, err
+		}
+	}
+	return results, nil
+}
+
+func (w *world) score() Arm {
+	a := Arm{Policy: w.policy.name, Topology: "hot-swap", Moves: w.moves}
+	if w.policy.prefill > 0 {
+		a.Topology = "static"
+	}
+	var ttft, tpot []float64
+	offered := 0
+	for i := range w.jobs {
+		j := &w.jobs[i]
+		if !j.scored {
+			continue
+		}
+		offered++
+		if j.place == refused {
+			a.Refused++
+			continue
+		}
+		first, gap := j.first-j.at, 0.0
+		ttft = append(ttft, first*1000)
+		if j.output > 1 {
+			gap = (j.last - j.first) / float64(j.output-1)
+			tpot = append(tpot, gap*1000)
+		}
+		if first <= w.c.Params.TTFT && gap <= w.c.Params.TPOT {
+			a.Qualified++
+		}
+	}
+	a.Attainment = float64(a.Qualified) / float64(max(1, offered))
+	a.TTFT, a.TPOT = percentiles(ttft), percentiles(tpot)
+	return a
+}
+
+// percentiles rounds to a microsecond.
+func percentiles(v []float64) Percentiles {
+	slices.Sort(v)
+	at := func(q float64) *float64 {
+		if len(v) == 0 {
+			return nil
+		}
+		x := math.Round(profile.Quantile(v, q)*1000) / 1000
+		return &x
+	}
+	return Percentiles{at(0.50), at(0.95), at(0.99)}
+}
