@@ -39,5 +39,5 @@ func (r *Runner) store(media string, b []byte) (record.Ref, error) {
 }
 
 func writeError(err error) error {
-	return problem.Wrap(problem.Failed, "record_write", "write the record", err, "free space in the state folder, then run the same command again")
+	return problem.Wrap(problem.Failed, "record_write", "write the record", err, "check that the state folder is whole and has space, then run the same command again")
 }

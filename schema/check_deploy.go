@@ -164,8 +164,7 @@ func (c checker) host(id string, h fleet.Host) {
 	for i, f := range h.Files {
 		c.remotePath(append(deployPath("hosts", id, "files"), at(i)), f)
 	}
-	c.secret(deployPath("hosts", id, "passphrase"), h.Passphrase)
-	c.secret(deployPath("hosts", id, "password"), h.Password)
+	c.hostSecrets(id, h)
 }
 
 // remotePath reports a path on a host that is not absolute or escapes.
@@ -181,23 +180,4 @@ func (c checker) remotePath(p trail, s string) bool {
 		return true
 	}
 	return false
-}
-
-// secret reports a secret that is no reference. Its value is never shown.
-func (c checker) secret(p trail, ref fleet.SecretRef) {
-	scheme, name, ok := ref.Split()
-	if ref == "" || ok && (scheme == "file" || variableName.MatchString(name)) {
-		return
-	}
-	c.rep.add(fault{rule: "secret-literal", path: p, got: "a value that is not shown", want: "env:NAME or file:PATH",
-		says: "must be a reference, env:NAME or file:PATH", hint: "put the secret into a variable or file; if this was the secret itself, replace it: it stood in a file"})
-}
-
-var secretName = regexp.MustCompile(`(?i)(password|passwd|passphrase|secret|token|api_?key|private_?key|access_?key|credential)`)
-
-// publicNames look like secrets and are none.
-var publicNames = regexp.MustCompile(`(?i)(tokenizer|max_.*tokens?|tokens_per|num_.*tokens?|_path$|_file$|_env$)`)
-
-func looksSecret(name string) bool {
-	return secretName.MatchString(name) && !publicNames.MatchString(name)
 }

@@ -44,26 +44,14 @@ func (c checker) launch(name string, l fleet.Launch) {
 		c.add("launch-needs", p.add(key("simulated")), fmt.Sprintf("a launch of kind %s has no simulated model", l.Kind), "remove it, or set kind: simulated")
 	}
 	for i, a := range l.Argv {
-		c.argument(p.add(key("argv"), at(i)), a)
+		c.placeholder(p.add(key("argv"), at(i)), a)
 	}
 	for _, v := range slices.Sorted(maps.Keys(l.Env)) {
 		c.placeholder(p.add(key("env"), key(v)), l.Env[v])
-		if looksSecret(v) {
-			c.add("env-secret", p.add(key("env"), key(v)), "looks like a secret; its value would be stored with the record", fmt.Sprintf("move it: secrets: {%s: \"env:%s\"}", v, v))
-		}
 	}
-	for _, v := range slices.Sorted(maps.Keys(l.Secrets)) {
-		c.secret(p.add(key("secrets"), key(v)), l.Secrets[v])
-	}
+	c.launchSecrets(name, l)
 	if l.ModelDir != "" {
 		c.remotePath(p.add(key("model_dir")), l.ModelDir)
-	}
-}
-
-func (c checker) argument(p trail, a string) {
-	c.placeholder(p, a)
-	if option, _, _ := strings.Cut(a, "="); strings.HasPrefix(option, "--") && looksSecret(strings.ReplaceAll(option, "-", "_")) {
-		c.add("argv-secret", p, "an option that carries a secret would show in the host's process list", "give it by an environment variable, under secrets")
 	}
 }
 

@@ -1,7 +1,9 @@
 package schema
 
 import (
+	"bytes"
 	"fmt"
+	"regexp"
 	"strings"
 
 	"cuelang.org/go/cue"
@@ -63,9 +65,16 @@ func (r *cueReader) parse(srcs []int) []*ast.File {
 		if !r.bounded(i, s.data) {
 			return nil
 		}
+		if strings.TrimSpace(strings.TrimPrefix(string(s.data), "\ufeff")) == "" {
+			r.rep.add(fault{rule: "syntax", pos: &pos{src: i, line: 1, col: 1}, says: "the file is empty"})
+			return nil
+		}
 		f, err := parser.ParseFile(s.name, s.data, parser.ParseComments)
 		if err != nil {
 			r.report(err)
+			continue
+		}
+		if !r.harmless(i, f) {
 			continue
 		}
 		files = append(files, f)
@@ -119,7 +128,7 @@ func (r *cueReader) unify(ev *evaluator, files []*ast.File) cue.Value {
 			return nil // one of CUE's own, or an error when it is built
 		}
 		inst := build.NewContext().NewInstance(path, nil)
-		inst.Err = errors.Newf(at, "import %q: only CUE's own packages can be imported here", path)
+		inst.Err = errors.Newf(at, "import %q: this package cannot be imported here", path)
 		return inst
 	}
 	inst := build.NewContext(build.Loader(refuse)).NewInstance("", refuse)
@@ -165,17 +174,37 @@ func (r *cueReader) report(err error) {
 		if !secretPlace(p) {
 			format, args := e.Msg()
 			f.says = clip(fmt.Sprintf(format, args...))
+			if holdsSecret(fmt.Sprintf(format, args...)) || len(p) == 0 && r.secretLine(*f.pos) {
+				f.says = "cannot be read; the text is not shown, it may be secret"
+			}
 		}
 		if others := r.otherPlaces(e, *f.pos); others != "" {
 			f.hint = "see also " + others
 		}
 		if strings.HasPrefix(f.says, "import") || strings.HasPrefix(f.says, "package ") {
-			f.rule, f.says = "import", "only CUE's own packages can be imported"
-			f.hint = "narwhal adds the definitions itself; no import is needed for them"
+			f.rule, f.says = "import", "this package cannot be imported here"
+			f.hint = "available are " + strings.Join(allowedImports, ", ") + "; the definitions are added without an import"
 		}
 		r.rep.add(f)
 	}
 }
+
+// secretLine reports whether a source's line names something secret.
+func (r *cueReader) secretLine(p pos) bool {
+	s := r.rep.sources[p.src]
+	line, _ := s.locate(p)
+	s.locate(pos{}) // builds the index of lines
+	if line < 1 || line > len(s.lines) {
+		return false
+	}
+	text := s.data[s.lines[line-1]:]
+	if i := bytes.IndexByte(text, '\n'); i >= 0 {
+		text = text[:i]
+	}
+	return secretLines.Match(text)
+}
+
+var secretLines = regexp.MustCompile(`(?i)(password|passphrase|secret|token|_key|\bkey|identity|known_hosts|trust|PRIVATE)`)
 
 // userPos returns the first position of an error that lies in a source.
 func (r *cueReader) userPos(e errors.Error) *pos {

@@ -87,7 +87,7 @@ func (r *cueReader) open(n *node, v cue.Value, p trail, depth int) *node {
 		return filled
 	}
 	n.kind = kindOpen
-	r.rep.add(fault{rule: "incomplete", path: p, pos: &n.pos, got: "a limit without a value", want: "a value"})
+	r.rep.add(fault{rule: "incomplete", path: p, pos: &n.pos, says: "has a type or limit, but no value", got: "no value", want: "a value"})
 	return n
 }
 

@@ -55,12 +55,17 @@ func (d *Document) Position(field string) (file string, line, col int) {
 }
 
 // Load reads, unifies and checks the sources of one document. The error is a
-// problem.Set with everything that is wrong, or the context's error.
+// problem.Set with everything that is wrong (Warnings has what else was noticed), or the
+// context's cause.
 func Load(ctx context.Context, srcs []Source, opt Options) (*Document, error) {
-	rep := &report{strict: opt.Strict}
 	if len(srcs) == 0 {
 		return nil, problem.New(problem.Invalid, "no_fleet_file", "no fleet file is given", "name one, or use --preset")
 	}
+	return within(ctx, budgetOf(srcs), srcs[0].Name, func() (*Document, error) { return loadAll(ctx, srcs, opt) })
+}
+
+func loadAll(ctx context.Context, srcs []Source, opt Options) (*Document, error) {
+	rep := &report{strict: opt.Strict}
 	for _, s := range srcs {
 		rep.sources = append(rep.sources, &source{name: s.Name, data: s.Data})
 	}
@@ -79,6 +84,7 @@ func Load(ctx context.Context, srcs []Source, opt Options) (*Document, error) {
 		return nil, err
 	}
 	if b == nil {
+		partial(rep, n)
 		return nil, orUnknown(rep)
 	}
 	d := &Document{rep: rep}
@@ -141,6 +147,11 @@ func read(rep *report) *node {
 			failed = true
 			continue
 		}
+		if isUTF16(s.data) {
+			rep.add(fault{rule: "syntax", pos: &pos{src: i, line: 1, col: 1}, says: "the file is UTF-16", hint: "save it as UTF-8"})
+			failed = true
+			continue
+		}
 		var n *node
 		switch form := format(s.name); {
 		case form == formatCUE:
@@ -175,6 +186,15 @@ func read(rep *report) *node {
 		n = merge(rep, n, t, nil)
 	}
 	return n
+}
+
+// isUTF16 tells by the byte order mark, or by zeros in every other byte.
+func isUTF16(b []byte) bool {
+	if len(b) < 4 {
+		return false
+	}
+	return b[0] == 0xff && b[1] == 0xfe || b[0] == 0xfe && b[1] == 0xff ||
+		b[0] == 0 && b[1] != 0 && b[2] == 0 && b[3] != 0 || b[0] != 0 && b[1] == 0 && b[2] != 0 && b[3] == 0
 }
 
 func looksLikeJSON(b []byte) bool {

@@ -14,6 +14,7 @@ var provoking = map[string][]string{
 	"conflict":            {"a.json", `{"model":"a"}`, "b.json", `{"model":"b"}`},
 	"incomplete":          {"x.cue", "model: string"},
 	"import":              {"x.cue", "import \"example.com/x\"\nmodel: x.y"},
+	"cue-bounds":          {"x.cue", "import \"strings\"\nmodel: strings.Repeat(\"x\", 10)"},
 	"hardware-shards":     {"x.json", strings.Replace(small, `"model"`, `"hardware":{"accelerator":"a","accelerators_per_engine":1,"tensor_parallel":2},"model"`, 1)},
 	"shared-group-size":   {"x.json", strings.Replace(small, `"iid":"a"`, `"iid":"a","shared_device":{"group":"g","gpu_uuid":"u","device_allowance":1,"gpu_memory_utilization":1}`, 1)},
 	"margin-covers-fit":   {"x.json", strings.Replace(small, `"model"`, `"profiles":{"max_decode_fit_mape":0.06},"model"`, 1)},

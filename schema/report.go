@@ -1,6 +1,7 @@
 package schema
 
 import (
+	"errors"
 	"fmt"
 	"slices"
 	"strconv"
@@ -45,8 +46,12 @@ func (r *report) add(f fault) {
 		r.dropped++
 		return
 	}
-	p := problem.New(problem.Invalid, "invalid_fleet", message(field, f), f.hint)
-	p.Field, p.Rule, p.Got, p.Want = field, f.rule, f.got, f.want
+	name := field
+	if holdsSecret(name) { // a key of the document may be anything
+		name = "a field whose name is not shown"
+	}
+	p := problem.New(problem.Invalid, "invalid_fleet", message(name, f), f.hint)
+	p.Field, p.Rule, p.Got, p.Want = name, f.rule, f.got, f.want
 	p.File, p.Line, p.Column = r.place(f)
 	if rule.Severity == Note || rule.Severity == Warning && !r.strict {
 		r.warnings = append(r.warnings, p)
@@ -110,17 +115,36 @@ func (r *report) blamedWithin(p trail) bool {
 	return false
 }
 
+// refusal is the error of a document: everything that is wrong, and the warnings beside it.
+type refusal struct {
+	errors   problem.Set
+	warnings []*problem.Problem
+}
+
+func (e *refusal) Error() string { return e.errors.Error() }
+func (e *refusal) Unwrap() error { return e.errors }
+
+// Warnings returns the warnings of a document that Load refused with err, in document order.
+func Warnings(err error) []*problem.Problem {
+	var r *refusal
+	if errors.As(err, &r) {
+		return r.warnings
+	}
+	return nil
+}
+
 // err returns all errors in document order, or nil.
 func (r *report) err() error {
 	if len(r.errors) == 0 {
 		return nil
 	}
 	sortProblems(r.errors, r.sources)
+	sortProblems(r.warnings, r.sources)
 	if r.dropped > 0 {
 		last := problem.New(problem.Invalid, "invalid_fleet", fmt.Sprintf("%d more findings are left out", r.dropped), "")
-		return problem.Set(append(r.errors, last))
+		return &refusal{append(r.errors, last), r.warnings}
 	}
-	return problem.Set(r.errors)
+	return &refusal{r.errors, r.warnings}
 }
 
 func sortProblems(ps []*problem.Problem, srcs []*source) {
@@ -151,8 +175,14 @@ func clip(s string) string {
 	return s[:cut] + "…"
 }
 
-// quote writes text of a document on one line, without control characters.
-func quote(s string) string { return strconv.Quote(clip(s)) }
+// quote writes text of a document on one line, without control characters. Text in the
+// form of a secret is not shown.
+func quote(s string) string {
+	if holdsSecret(s) {
+		return hidden(s)
+	}
+	return strconv.Quote(clip(s))
+}
 
 // show describes a value in a message. Values of secret places and values inside
 // objects are never shown.
@@ -161,6 +191,9 @@ func show(p trail, n *node) string {
 		return "nothing"
 	}
 	if secretPlace(p) && n.kind != kindNull && n.kind != kindArray && n.kind != kindObject {
+		if n.kind == kindString {
+			return hidden(n.text)
+		}
 		return "a value that is not shown"
 	}
 	switch n.kind {
@@ -191,17 +224,4 @@ func withoutUserInfo(s string) string {
 		return s
 	}
 	return s[:j+2] + "…" + s[i:]
-}
-
-// secretPlace reports whether a path may hold a secret or a value that could be one.
-func secretPlace(p trail) bool {
-	for i, s := range p {
-		switch s.name {
-		case "passphrase", "password", "secrets":
-			return true
-		case "env", "argv":
-			return i >= 2 && p[0].name == "deploy"
-		}
-	}
-	return false
 }

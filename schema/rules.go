@@ -28,7 +28,8 @@ var Rules = []Rule{
 	{"number-form", Error, "Numbers in YAML are decimal; forms that YAML versions read differently are refused."},
 	{"conflict", Error, "Files that are unified do not contradict each other."},
 	{"incomplete", Error, "Every field of a CUE file has a value, or a default in the definitions."},
-	{"import", Error, "A CUE file imports CUE's own packages only."},
+	{"import", Error, "A CUE file imports only packages of CUE whose work is bounded."},
+	{"cue-bounds", Error, "A CUE file is evaluated within limits of time, memory and nested loops."},
 	{"env-reference", Error, "An address is literal, or wholly a reference ${NAME} to a variable that is set."},
 	// Shape.
 	{"required", Error, "Required fields are present."},
@@ -101,9 +102,7 @@ var Rules = []Rule{
 	{"path-absolute", Error, "Paths on hosts are absolute and clean."},
 	{"path-escape", Error, "Paths on hosts hold no .. and no NUL."},
 	{"root-too-wide", Error, "The folder that narwhal owns on a host is not one of the system's."},
-	{"secret-literal", Error, "Secrets are references, env:NAME or file:PATH, and never literal."},
-	{"env-secret", Warning, "Variables that look like secrets are given as references under secrets."},
-	{"argv-secret", Warning, "Commands hold no option that carries a secret."},
+	{"secret-literal", Error, "Secrets are references, env:NAME or file:PATH, and never literal; nor do a launch's variables and command hold one."},
 	{"profile-points", Error, "The points of a measurement differ from each other."},
 	{"standby-host", Warning, "The standby runs on another host than the router."},
 }

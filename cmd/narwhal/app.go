@@ -2,10 +2,11 @@ package main
 
 import (
 	"context"
-	"errors"
 	"io"
 	"os"
+	"os/signal"
 	"path/filepath"
+	"syscall"
 
 	"github.com/spf13/cobra"
 
@@ -26,10 +27,14 @@ type app struct {
 	format string
 	state  string
 	result *result
+	lost   error // why standard output no longer takes text
 }
 
 func system() *app {
 	dir, _ := os.Getwd()
+	// A reader that goes away is a failed write, not the end of the process. (Ignoring the
+	// signal instead would pass on to every program that is started.)
+	signal.Notify(make(chan os.Signal, 1), syscall.SIGPIPE)
 	return &app{in: os.Stdin, out: os.Stdout, err: os.Stderr, getenv: os.Getenv, environ: os.Environ, dir: dir}
 }
 
@@ -54,13 +59,20 @@ func root(a *app) *cobra.Command {
 	}
 	c.PersistentFlags().StringVar(&a.format, "format", "text", "output format: text or json")
 	c.PersistentFlags().StringVar(&a.state, "state", "", "folder of the records (default $NARWHAL_STATE, $XDG_STATE_HOME/narwhal, ~/.local/state/narwhal)")
+	c.PersistentPreRunE = a.knownFormat
 	c.SetIn(a.in)
-	c.SetOut(a.out)
+	c.SetOut(helpOutput{a})
 	c.SetErr(a.err)
 	c.AddCommand(verbs(a)...)
+	c.SetHelpCommand(helpVerb())
+	c.InitDefaultHelpFlag()
 	c.SetFlagErrorFunc(func(cmd *cobra.Command, err error) error {
+		if p := usage(cmd, err); p != nil {
+			return p
+		}
 		return problem.Wrap(problem.Invalid, "invalid_arguments", "read flags", err, cmd.CommandPath()+" --help lists the flags")
 	})
+	strict(c)
 	return c
 }
 
@@ -70,10 +82,12 @@ func run(ctx context.Context, args []string, a *app) int {
 	c.SetArgs(args)
 	ran, err := c.ExecuteContextC(ctx)
 	if err != nil && problem.All(err) == nil && a.result == nil {
-		var p *problem.Problem
-		if !errors.As(err, &p) && isUsage(err) {
-			err = problem.Wrap(problem.Invalid, "invalid_arguments", "read arguments", err, ran.CommandPath()+" --help lists what it takes")
+		if p := usage(ran, err); p != nil {
+			err = p
 		}
+	}
+	if err != nil && asksJSON(args) {
+		a.format = "json" // the flag may stand behind what was refused
 	}
 	return a.finish(ran.CommandPath(), err)
 }

@@ -1,9 +1,9 @@
 package main
 
 import (
+	"encoding/json"
 	"fmt"
 	"io"
-	"os"
 
 	"github.com/spf13/cobra"
 
@@ -17,15 +17,15 @@ func attestVerb(a *app) *cobra.Command {
 	return c
 }
 
-func attestServeVerb(*app) *cobra.Command {
+func attestServeVerb(a *app) *cobra.Command {
 	var listen, engine, document, key string
 	var pid int
 	c := &cobra.Command{
 		Use: "serve", Short: "The engine sidecar: attests a live engine and signs over a nonce", Args: cobra.NoArgs,
 		RunE: func(cmd *cobra.Command, _ []string) error {
-			raw, err := os.ReadFile(document)
+			raw, err := a.input(cmd.Context(), document, "read the attestation")
 			if err != nil {
-				return problem.Wrap(problem.Invalid, "document_unreadable", "read the attestation", err, "give --document FILE")
+				return err
 			}
 			doc, err := attest.ParseDocument(raw)
 			if err != nil {
@@ -53,21 +53,21 @@ func attestVerifyVerb(a *app) *cobra.Command {
 	var keys, types []string
 	c := &cobra.Command{
 		Use: "verify BUNDLE [FILE...]", Short: "Verifies a Sigstore bundle offline against named keys, and that it speaks of the files", Args: cobra.MinimumNArgs(1),
-		RunE: func(_ *cobra.Command, args []string) error {
-			raw, err := a.read(args[0])
+		RunE: func(cmd *cobra.Command, args []string) error {
+			raw, err := a.input(cmd.Context(), args[0], "read the bundle")
 			if err != nil {
-				return problem.Wrap(problem.Invalid, "file_unreadable", "read the bundle", err, "check the path")
+				return err
 			}
 			p := attest.Policy{PredicateTypes: types, AnySubject: len(args) == 1}
 			for _, name := range args[1:] {
-				digest, err := fileSHA256(name)
+				digest, err := a.subjectDigest(cmd.Context(), name)
 				if err != nil {
-					return problem.Wrap(problem.Invalid, "file_unreadable", "read a subject", err, "check the path")
+					return err
 				}
 				p.Subjects = append(p.Subjects, attest.SHA256Subject("", digest))
 			}
 			for _, path := range keys {
-				k, err := attest.LoadPublicFile(path)
+				k, err := publicKey(path)
 				if err != nil {
 					return problem.Wrap(problem.Invalid, "trust_unreadable", "read a trusted key", err, "give a public key in PEM")
 				}
@@ -75,7 +75,7 @@ func attestVerifyVerb(a *app) *cobra.Command {
 			}
 			v, err := attest.NewVerifier(p)
 			if err != nil {
-				return problem.Wrap(problem.Invalid, "policy_incomplete", "verify the bundle", err, "give --key and --type")
+				return problem.Wrap(problem.Invalid, "policy_incomplete", "verify the bundle", err, policyHint(raw))
 			}
 			got, err := v.Verify(raw)
 			if err != nil {
@@ -90,7 +90,24 @@ func attestVerifyVerb(a *app) *cobra.Command {
 			return nil
 		},
 	}
-	c.Flags().StringArrayVar(&keys, "key", nil, "trusted public key file; repeat for several")
-	c.Flags().StringArrayVar(&types, "type", nil, "accepted predicate type; repeat for several")
+	c.Flags().StringArrayVar(&keys, "key", nil, "trusted public key file; repeat for several (required)")
+	c.Flags().StringArrayVar(&types, "type", nil, "accepted predicate type; repeat for several (required)")
 	return c
+}
+
+// policyHint names what a policy needs, with the type that the bundle claims: not verified yet.
+func policyHint(bundle []byte) string {
+	hint := "give --key and --type"
+	var b struct {
+		Envelope struct {
+			Payload []byte `json:"payload"`
+		} `json:"dsseEnvelope"`
+	}
+	var st struct {
+		Type string `json:"predicateType"`
+	}
+	if json.Unmarshal(bundle, &b) == nil && json.Unmarshal(b.Envelope.Payload, &st) == nil && st.Type != "" && len(st.Type) <= 200 {
+		hint += "; the bundle says that its type is " + clean(st.Type)
+	}
+	return hint
 }

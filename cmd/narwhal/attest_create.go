@@ -2,12 +2,10 @@ package main
 
 import (
 	"bytes"
-	"crypto/sha256"
-	"encoding/hex"
+	"context"
 	"encoding/json"
 	"fmt"
 	"io"
-	"os"
 	"path/filepath"
 
 	"github.com/spf13/cobra"
@@ -26,7 +24,7 @@ func attestCreateVerb(a *app) *cobra.Command {
 	var f createFlags
 	c := &cobra.Command{
 		Use: "create FILE...", Short: "Signs a statement about files, as a Sigstore bundle", Args: cobra.MinimumNArgs(1),
-		RunE: func(_ *cobra.Command, args []string) error { return a.attestFiles(f, args) },
+		RunE: func(cmd *cobra.Command, args []string) error { return a.attestFiles(cmd.Context(), f, args) },
 	}
 	c.Flags().StringVar(&f.key, "key", "", "private key file (default: operator.key in the state folder's keys)")
 	c.Flags().StringVar(&f.passphrase, "passphrase", "", "passphrase by reference: env:NAME or file:PATH")
@@ -37,23 +35,23 @@ func attestCreateVerb(a *app) *cobra.Command {
 	return c
 }
 
-func (a *app) attestFiles(f createFlags, files []string) error {
+func (a *app) attestFiles(ctx context.Context, f createFlags, files []string) error {
 	signer, err := a.signerAt(f.key, f.passphrase)
 	if err != nil {
 		return err
 	}
 	st := attest.Statement{PredicateType: f.kind, Predicate: json.RawMessage("{}")}
 	if f.predicate != "" {
-		b, err := a.read(f.predicate)
+		b, err := a.input(ctx, f.predicate, "read the predicate")
 		if err != nil {
-			return problem.Wrap(problem.Invalid, "file_unreadable", "read the predicate", err, "check the path")
+			return err
 		}
 		st.Predicate = bytes.TrimSpace(b)
 	}
 	for _, name := range files {
-		digest, err := fileSHA256(name)
+		digest, err := a.subjectDigest(ctx, name)
 		if err != nil {
-			return problem.Wrap(problem.Invalid, "file_unreadable", "read a subject", err, "check the path")
+			return err
 		}
 		st.Subject = append(st.Subject, attest.SHA256Subject(filepath.Base(name), digest))
 	}
@@ -99,17 +97,4 @@ func (a *app) signerAt(path, ref string) (*attest.Signer, error) {
 		return nil, problem.Wrap(problem.Invalid, "key_unusable", "open the key", err, "check the file's mode (0600) and the passphrase")
 	}
 	return signer, nil
-}
-
-func fileSHA256(path string) (string, error) {
-	f, err := os.Open(path)
-	if err != nil {
-		return "", err
-	}
-	defer f.Close()
-	h := sha256.New()
-	if _, err := io.Copy(h, f); err != nil {
-		return "", err
-	}
-	return hex.EncodeToString(h.Sum(nil)), nil
 }

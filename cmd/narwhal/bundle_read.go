@@ -36,7 +36,10 @@ func bundleListVerb(a *app) *cobra.Command {
 			}
 			lines := []bundleLine{}
 			for _, name := range bundleFiles(a.dir, state) {
-				lines = append(lines, readBundleLine(name))
+				l := readBundleLine(name)
+				if l.Readable || strings.HasPrefix(filepath.Base(name), "bundle-") {
+					lines = append(lines, l) // others are somebody else's archives
+				}
 			}
 			a.result = &result{data: map[string]any{"bundles": lines}, text: func(w io.Writer) {
 				for _, l := range lines {
@@ -52,11 +55,11 @@ func bundleListVerb(a *app) *cobra.Command {
 	}
 }
 
-// bundleFiles finds bundles by their name.
+// bundleFiles finds archives that may be bundles.
 func bundleFiles(dir, state string) []string {
 	found := map[string]bool{}
 	for _, folder := range []string{dir, state, filepath.Join(state, "*"), filepath.Join(state, "*", "bundles")} {
-		names, _ := filepath.Glob(filepath.Join(folder, "bundle-*.tar.gz"))
+		names, _ := filepath.Glob(filepath.Join(folder, "*.tar.gz"))
 		for _, n := range names {
 			found[n] = true
 		}
@@ -66,6 +69,9 @@ func bundleFiles(dir, state string) []string {
 
 func readBundleLine(name string) bundleLine {
 	l := bundleLine{Path: name}
+	if regular(name) != nil {
+		return l
+	}
 	r, err := bundle.Open(name)
 	if err != nil {
 		return l
@@ -78,7 +84,11 @@ func readBundleLine(name string) bundleLine {
 
 // openBundle opens an archive; damage is a matter of verification, not of arguments.
 func openBundle(name string) (*bundle.Reader, error) {
-	r, err := bundle.Open(name)
+	var r *bundle.Reader
+	err := regular(name)
+	if err == nil {
+		r, err = bundle.Open(name)
+	}
 	switch {
 	case err == nil:
 		return r, nil
@@ -99,30 +109,39 @@ func bundleVerifyVerb(a *app) *cobra.Command {
 				return err
 			}
 			defer r.Close()
-			problems, err := r.Verify()
+			res, err := verifiedBundle(r, args[0])
 			if err != nil {
-				return problem.Wrap(problem.Failed, "bundle_unreadable", "read the bundle", err, "check the disk")
-			}
-			m := r.Manifest()
-			res := &result{status: problem.Success, artifacts: []artifact{{"bundle", args[0], "existing"}},
-				data: map[string]any{"archive": args[0], "fleet": m.Fleet, "run": m.Run, "entries": len(m.Entries), "missing": m.Missing, "problems": problems}}
-			for _, p := range problems {
-				res.status = problem.Unverified
-				where := ""
-				if p.Path != "" {
-					where = p.Path + ": "
-				}
-				res.problems = append(res.problems, problem.New(problem.Unverified, "bundle_"+p.Code, where+p.Message, "the bundle was changed after it was written: copy it again"))
-			}
-			res.text = func(w io.Writer) {
-				if len(problems) == 0 {
-					fmt.Fprintf(w, "the bundle holds: %d files of fleet %s, %d missing\n", len(m.Entries), clean(m.Fleet), len(m.Missing))
-				}
+				return err
 			}
 			a.result = res
 			return nil
 		},
 	}
+}
+
+// verifiedBundle is the result of proving a bundle.
+func verifiedBundle(r *bundle.Reader, name string) (*result, error) {
+	problems, err := r.Verify()
+	if err != nil {
+		return nil, problem.Wrap(problem.Failed, "bundle_unreadable", "read the bundle", err, "check the disk")
+	}
+	m := r.Manifest()
+	res := &result{status: problem.Success, artifacts: []artifact{{"bundle", name, "existing"}},
+		data: map[string]any{"archive": name, "fleet": m.Fleet, "run": m.Run, "entries": len(m.Entries), "missing": m.Missing, "problems": problems}}
+	for _, p := range problems {
+		res.status = problem.Unverified
+		where := ""
+		if p.Path != "" {
+			where = p.Path + ": "
+		}
+		res.problems = append(res.problems, problem.New(problem.Unverified, "bundle_"+p.Code, where+p.Message, "the bundle was changed after it was written: copy it again"))
+	}
+	res.text = func(w io.Writer) {
+		if len(problems) == 0 {
+			fmt.Fprintf(w, "the bundle holds: %d files of fleet %s, %d missing\n", len(m.Entries), clean(m.Fleet), len(m.Missing))
+		}
+	}
+	return res, nil
 }
 
 func bundleShowVerb(a *app) *cobra.Command {
@@ -134,7 +153,11 @@ func bundleShowVerb(a *app) *cobra.Command {
 				return err
 			}
 			defer r.Close()
+			if a.result, err = verifiedBundle(r, args[0]); err != nil || a.result.status != problem.Success {
+				return err // what does not hold is not shown
+			}
 			if len(args) == 2 {
+				a.result = nil
 				return a.showEntry(r, args[0], args[1])
 			}
 			m := r.Manifest()

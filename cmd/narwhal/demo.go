@@ -88,7 +88,11 @@ func (a *app) demoDown(sbx *sandbox.Sandbox) error {
 	if err := sbx.Down(ctx); err != nil {
 		return problem.Wrap(problem.Residue, "sandbox_residue", "stop the sandbox", err, "look at the processes with ps")
 	}
-	a.say("the sandbox is stopped; its folder stays")
+	// What the hosts held is in the bundle; their copies of this binary are not worth keeping.
+	if err := os.RemoveAll(filepath.Join(sbx.Dir, "hosts")); err != nil {
+		return problem.Wrap(problem.Residue, "sandbox_residue", "remove the hosts' folders", err, "remove "+sbx.Dir+" by hand")
+	}
+	a.say("the sandbox is stopped and its hosts are removed; record, report, bundle and keys stay")
 	return nil
 }
 

@@ -1,12 +1,11 @@
 package main
 
 import (
+	"context"
 	"encoding/json"
 	"os"
 	"path/filepath"
 	"testing"
-
-	"github.com/narwhal-fleet/narwhal/internal/process"
 )
 
 // TestDemo runs the demo with shorter traffic: all gates pass, roles move, the record
@@ -53,15 +52,16 @@ func TestDemo(t *testing.T) {
 			t.Error(err)
 		}
 	}
-	runs, err := filepath.Glob(filepath.Join(dir, "hosts", "hosts", "*", "narwhal", "run"))
-	if err != nil || len(runs) == 0 {
-		t.Fatalf("no run folders: %v", err)
+	once, cancel := context.WithCancel(t.Context())
+	cancel()
+	if left := watchProcesses(once, dir); left != "" {
+		t.Errorf("left running: %s", left)
 	}
-	for _, run := range runs {
-		for _, p := range process.List(run) {
-			if p.Alive() {
-				t.Errorf("%s still runs", p.Name)
-			}
-		}
+	if _, err := os.Stat(filepath.Join(dir, "hosts", "hosts")); !os.IsNotExist(err) {
+		t.Errorf("the hosts' folders stand: %v", err)
+	}
+	v := finish(t, execCommand(bin, dir, filepath.Join(dir, "unused"), "gate", "verify", d.Record, "--trust", filepath.Join(dir, "hosts", "keys", "operator.key.pub")))
+	if v.code != 0 {
+		t.Errorf("verify ends with %d: %s", v.code, v.err)
 	}
 }

@@ -2,9 +2,6 @@ package main
 
 import (
 	"context"
-	"errors"
-	"io"
-	"os"
 	"path/filepath"
 	"strings"
 
@@ -32,14 +29,14 @@ type loaded struct {
 // loadFleet reads and checks fleet files.
 func (a *app) loadFleet(ctx context.Context, files []string) (loaded, error) {
 	if len(files) == 0 {
-		return loaded{}, problem.New(problem.Invalid, "no_fleet_file", "no fleet file given", "name it with -f FILE; narwhal preset init sandbox -o fleet.cue writes one to start from")
+		return loaded{}, problem.New(problem.Invalid, "no_fleet_file", "no fleet file given", "narwhal sandbox up makes a fleet to try and prints its file; name a file with -f FILE")
 	}
 	l := loaded{base: a.dir}
 	var srcs []schema.Source
 	for i, f := range files {
-		b, err := a.read(f)
+		b, err := a.input(ctx, f, "read fleet file")
 		if err != nil {
-			return l, problem.Wrap(problem.Invalid, "file_unreadable", "read fleet file", err, "check the path")
+			return l, err
 		}
 		srcs = append(srcs, schema.Source{Name: f, Data: b})
 		if i == 0 && f != "-" {
@@ -97,30 +94,16 @@ func (l *loaded) secret(a *app) func(fleet.SecretRef) (fleet.Secret, error) {
 			}
 			return fleet.NewSecret(v), nil
 		}
-		b, err := os.ReadFile(l.path(string(ref)))
+		b, err := readSecret(l.path(string(ref)))
 		if err != nil {
 			return fleet.Secret{}, problem.Wrap(problem.Invalid, "secret_unreadable", "read a secret's file", err, "check its path and mode")
 		}
-		return fleet.NewSecret(strings.TrimRight(string(b), "\r\n")), nil
-	}
-}
-
-// read returns a file's bytes, or standard input's for "-".
-func (a *app) read(path string) ([]byte, error) {
-	var r io.Reader = a.in
-	if path != "-" {
-		f, err := os.Open(path)
-		if err != nil {
-			return nil, err
+		v := strings.TrimRight(string(b), "\r\n")
+		if v == "" {
+			return fleet.Secret{}, problem.New(problem.Invalid, "secret_empty", "a secret's file is empty", "check "+l.path(string(ref)))
 		}
-		defer f.Close()
-		r = f
+		return fleet.NewSecret(v), nil
 	}
-	b, err := io.ReadAll(io.LimitReader(r, maxFleetFile+1))
-	if err == nil && len(b) > maxFleetFile {
-		err = errors.New("it is larger than 16 MiB")
-	}
-	return b, err
 }
 
 func (a *app) lookup(name string) (string, bool) {

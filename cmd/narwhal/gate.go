@@ -44,7 +44,16 @@ func (f *gateFlags) add(c *cobra.Command) {
 func (f *gateFlags) options(args []string) (gates.Options, error) {
 	o := gates.Options{To: strings.ToUpper(f.to), Only: strings.ToUpper(f.only), Again: map[string]bool{}, PlanDigest: f.plan}
 	if len(args) == 1 {
+		if f.to != "" {
+			return o, problem.New(problem.Invalid, "invalid_arguments", "the last gate is given twice", "give it either as an argument or with --to")
+		}
 		o.To = strings.ToUpper(args[0])
+	}
+	switch {
+	case o.Only != "" && o.To != "":
+		return o, problem.New(problem.Invalid, "invalid_arguments", "--only and a last gate exclude each other", "give one of them")
+	case f.fresh && f.run != "latest":
+		return o, problem.New(problem.Invalid, "invalid_arguments", "--new starts a run and --run names one", "give one of them")
 	}
 	for _, x := range f.again {
 		o.Again[strings.ToUpper(x)] = true

@@ -5,12 +5,15 @@ import (
 	"errors"
 	"fmt"
 	"io"
+	"maps"
+	"slices"
 	"strings"
 	"time"
 
 	"github.com/spf13/cobra"
 
 	"github.com/narwhal-fleet/narwhal/gates/record"
+	"github.com/narwhal-fleet/narwhal/internal/problem"
 )
 
 func gateLogVerb(a *app) *cobra.Command {
@@ -22,6 +25,9 @@ func gateLogVerb(a *app) *cobra.Command {
 		RunE: func(cmd *cobra.Command, _ []string) error {
 			v, err := a.readRun(cmd, f)
 			if err != nil {
+				return err
+			}
+			if err := v.known(gate, host); err != nil {
 				return err
 			}
 			wanted := func(ev record.Event) bool {
@@ -51,6 +57,31 @@ func gateLogVerb(a *app) *cobra.Command {
 	return c
 }
 
+// known refuses a gate that there is not, and a host that neither the fleet nor the record names.
+func (v readOnly) known(gate, host string) error {
+	var letters []string
+	for _, g := range pipeline() {
+		letters = append(letters, g.Info().Letter)
+	}
+	if gate != "" && !slices.Contains(letters, strings.ToUpper(gate)) {
+		return problem.New(problem.Invalid, "unknown_gate", fmt.Sprintf("no gate %q", gate), "gates are "+strings.Join(letters, ", "))
+	}
+	hosts := map[string]bool{}
+	for id := range v.fleet.Deploy.Hosts {
+		hosts[id] = true
+	}
+	for _, ev := range v.snap.Events {
+		if ev.Host != "" {
+			hosts[clean(ev.Host)] = true
+		}
+	}
+	if host != "" && !hosts[host] {
+		return problem.New(problem.Invalid, "unknown_host", fmt.Sprintf("no host %q in the fleet or its record", host),
+			"hosts are "+strings.Join(slices.Sorted(maps.Keys(hosts)), ", "))
+	}
+	return nil
+}
+
 // followEvery is how often a record is looked at again.
 const followEvery = 250 * time.Millisecond
 
@@ -76,8 +107,8 @@ func (a *app) follow(cmd *cobra.Command, snap *record.Snapshot, wanted func(reco
 				}
 				line = string(b)
 			}
-			if _, err := fmt.Fprintln(a.out, line); err != nil {
-				return nil // the reader is gone
+			if _, a.lost = fmt.Fprintln(a.out, line); a.lost != nil {
+				return nil // the exit code says why
 			}
 		}
 		select {

@@ -1,11 +1,14 @@
 package main
 
 import (
+	"encoding/json"
 	"errors"
 	"fmt"
 	"io"
 	"os"
 	"path/filepath"
+	"slices"
+	"strings"
 
 	"github.com/spf13/cobra"
 
@@ -13,6 +16,7 @@ import (
 	"github.com/narwhal-fleet/narwhal/gates"
 	"github.com/narwhal-fleet/narwhal/gates/record"
 	"github.com/narwhal-fleet/narwhal/internal/problem"
+	"github.com/narwhal-fleet/narwhal/internal/process"
 )
 
 func gateStatusVerb(a *app) *cobra.Command {
@@ -41,6 +45,9 @@ func gateStatusVerb(a *app) *cobra.Command {
 			delete(inputs, "release") // this reading does not say which binary runs the gates
 			stale := gates.StaleUnder(pipeline(), v.fleet, v.snap.State, inputs, v.snap.Load)
 			d := statusOf(v.fleet.Deploy.Name, filepath.Base(v.snap.Dir), v.snap.Dir, v.snap.State, stale, v.fleet.Deploy.Router.Listen)
+			if !v.held() {
+				d.cutOff()
+			}
 			a.result = &result{data: d, text: d.print}
 			return nil
 		},
@@ -72,6 +79,32 @@ func (a *app) readRun(cmd *cobra.Command, f gateFlags) (readOnly, error) {
 	}
 	v.snap, err = readSnapshot(v.state, l.fleet.Deploy.Name, f.run)
 	return v, err
+}
+
+// held reports whether a command works on the fleet now.
+func (v readOnly) held() bool {
+	dir, err := record.FleetDir(v.state, v.fleet.Deploy.Name)
+	if err != nil {
+		return false
+	}
+	b, err := os.ReadFile(filepath.Join(dir, "lock.holder"))
+	var note struct {
+		Holder record.Holder `json:"holder"`
+	}
+	if err != nil || json.Unmarshal(b, &note) != nil {
+		return false
+	}
+	h := note.Holder
+	return process.Identity{PID: h.PID, BootID: h.BootID, StartTicks: uint64(h.StartTicks)}.Alive()
+}
+
+// cutOff says of gates that were left running that nobody works on them.
+func (r *runStatus) cutOff() {
+	for i, g := range r.Gates {
+		if g.State == record.GateRunning {
+			r.Gates[i].Because = "cut off: the same gate run goes on with it"
+		}
+	}
 }
 
 func readSnapshot(state, name, prefix string) (*record.Snapshot, error) {
@@ -107,6 +140,10 @@ func gateRunsVerb(a *app) *cobra.Command {
 			}
 			a.result = &result{data: map[string]any{"fleet": l.fleet.Deploy.Name, "runs": runs}, text: func(w io.Writer) {
 				for _, r := range runs {
+					if r.Passed == "unreadable" {
+						fmt.Fprintf(w, "%s  unreadable: no valid log in %s\n", r.Run, r.Dir)
+						continue
+					}
 					fmt.Fprintf(w, "%s  passed %s  %d events\n", r.Run, r.Passed, r.Events)
 				}
 			}}
@@ -129,7 +166,10 @@ func listRuns(state string, f fleet.Fleet) ([]runLine, error) {
 	if err != nil {
 		return nil, problem.Wrap(problem.Failed, "state_unreadable", "list the runs", err, "check the state folder")
 	}
-	out := []runLine{}
+	out, err := unreadableRuns(state, f.Deploy.Name, list)
+	if err != nil {
+		return nil, problem.Wrap(problem.Failed, "state_unreadable", "list the runs", err, "check the state folder")
+	}
 	for _, r := range list {
 		snap, err := record.Read(r.Dir)
 		if err != nil {
@@ -147,6 +187,29 @@ func listRuns(state string, f fleet.Fleet) ([]runLine, error) {
 			line.Passed = passed
 		}
 		out = append(out, line)
+	}
+	slices.SortStableFunc(out, func(a, b runLine) int { return strings.Compare(a.Run, b.Run) })
+	return out, nil
+}
+
+// unreadableRuns are the folders of runs without a log.
+func unreadableRuns(state, name string, list []record.Listed) ([]runLine, error) {
+	out := []runLine{}
+	dir, err := record.FleetDir(state, name)
+	if err != nil {
+		return nil, err
+	}
+	entries, err := os.ReadDir(filepath.Join(dir, "runs"))
+	if errors.Is(err, os.ErrNotExist) {
+		return out, nil
+	} else if err != nil {
+		return nil, err
+	}
+	for _, e := range entries {
+		has := slices.ContainsFunc(list, func(r record.Listed) bool { return r.ID == e.Name() })
+		if e.IsDir() && !has && !strings.HasPrefix(e.Name(), ".") {
+			out = append(out, runLine{Run: clean(e.Name()), Dir: filepath.Join(dir, "runs", e.Name()), Passed: "unreadable"})
+		}
 	}
 	return out, nil
 }

@@ -62,7 +62,11 @@ func (a *app) openKey(path, ref string, generate bool) error {
 	}
 	signer, created, err := attest.OpenKeyFile(path, pass)
 	if err != nil {
-		return problem.Wrap(problem.Failed, "key_unusable", "open the key", err, "check the file's mode (0600) and the passphrase")
+		status := problem.Failed
+		if !generate {
+			status = problem.Invalid
+		}
+		return problem.Wrap(status, "key_unusable", "open the key", err, "check the file's mode (0600) and the passphrase")
 	}
 	d := keyData{Path: path, Public: string(signer.Public().PEM()), Hint: signer.Public().Hint()}
 	state := "existing"

@@ -6,6 +6,7 @@ import (
 	"io"
 	"io/fs"
 	"os"
+	"path/filepath"
 
 	"github.com/spf13/cobra"
 
@@ -72,6 +73,13 @@ func presetInitVerb(a *app) *cobra.Command {
 			if out == "" {
 				return problem.New(problem.Invalid, "invalid_arguments", "no output file is given", "narwhal preset init "+args[0]+" -o fleet.cue")
 			}
+			if out == "-" {
+				a.result = &result{raw: b}
+				return nil
+			}
+			if ext := filepath.Ext(out); ext != ".cue" {
+				return problem.New(problem.Invalid, "invalid_arguments", fmt.Sprintf("a preset is CUE, but %s does not end in .cue", out), "narwhal validate --preset "+args[0]+" --effective prints JSON")
+			}
 			state, err := writeNew(a.abs(out), b, force)
 			if err != nil {
 				return err
@@ -86,7 +94,7 @@ func presetInitVerb(a *app) *cobra.Command {
 			return nil
 		},
 	}
-	c.Flags().StringVarP(&out, "output", "o", "", "the file to write (.cue)")
+	c.Flags().StringVarP(&out, "output", "o", "", "the file to write (.cue), - for standard output (required)")
 	c.Flags().BoolVar(&force, "force", false, "replace a file that exists")
 	return c
 }

@@ -1,10 +1,13 @@
 package main
 
 import (
+	"bytes"
 	"encoding/json"
+	"errors"
 	"fmt"
 	"io"
 	"strings"
+	"syscall"
 
 	"github.com/narwhal-fleet/narwhal/internal/problem"
 )
@@ -58,20 +61,57 @@ func (a *app) finish(path string, err error) int {
 	if r.status == "" {
 		r.status = problem.Success
 	}
-	if a.format == "json" && r.raw == nil {
-		a.writeJSON(path, r)
-		return r.status.Exit()
+	asJSON := a.format == "json" && r.raw == nil
+	out, encodeErr := r.bytes(path, asJSON)
+	if encodeErr != nil && a.lost == nil {
+		a.lost = encodeErr
 	}
-	if r.raw != nil {
-		_, _ = a.out.Write(r.raw)
-	} else if r.text != nil {
-		r.text(a.out)
+	if a.lost == nil && len(out) > 0 {
+		_, a.lost = a.out.Write(out)
 	}
-	printProblems(a.err, r.problems)
-	return r.status.Exit()
+	if !asJSON {
+		printProblems(a.err, r.problems)
+	}
+	return a.exit(r.status)
 }
 
-func (a *app) writeJSON(path string, r *result) {
+// exit is the code of a status, unless its result was lost on the way. A reader that went
+// away, such as head, had what it wanted.
+func (a *app) exit(s problem.Status) int {
+	if a.lost == nil || errors.Is(a.lost, syscall.EPIPE) || errors.Is(a.lost, io.ErrClosedPipe) {
+		return s.Exit()
+	}
+	printProblems(a.err, []*problem.Problem{problem.Wrap(problem.Failed, "output_lost", "write the result", a.lost, "check where standard output goes")})
+	return problem.Failed.Exit()
+}
+
+// bytes is everything that goes to standard output.
+func (r *result) bytes(path string, asJSON bool) ([]byte, error) {
+	var b bytes.Buffer
+	switch {
+	case asJSON:
+		err := r.writeJSON(&b, path)
+		return b.Bytes(), err
+	case r.raw != nil:
+		return r.raw, nil
+	case r.text != nil:
+		r.text(&b)
+	}
+	return b.Bytes(), nil
+}
+
+// helpOutput is where help goes: standard output, remembering a failed write.
+type helpOutput struct{ a *app }
+
+func (h helpOutput) Write(b []byte) (int, error) {
+	n, err := h.a.out.Write(b)
+	if err != nil && h.a.lost == nil {
+		h.a.lost = err
+	}
+	return n, err
+}
+
+func (r *result) writeJSON(w io.Writer, path string) error {
 	op := r.operation
 	if op == "" {
 		op = strings.TrimSpace(strings.TrimPrefix(path, "narwhal"))
@@ -89,10 +129,10 @@ func (a *app) writeJSON(path string, r *result) {
 	if e.Errors == nil {
 		e.Errors = []*problem.Problem{}
 	}
-	enc := json.NewEncoder(a.out)
+	enc := json.NewEncoder(w)
 	enc.SetEscapeHTML(false)
 	enc.SetIndent("", "  ")
-	_ = enc.Encode(e)
+	return enc.Encode(e)
 }
 
 func printProblems(w io.Writer, ps []*problem.Problem) {
@@ -117,15 +157,4 @@ func printProblems(w io.Writer, ps []*problem.Problem) {
 			}
 		}
 	}
-}
-
-// isUsage reports whether cobra refused the command line itself.
-func isUsage(err error) bool {
-	m := err.Error()
-	for _, s := range []string{"unknown command", "unknown flag", "accepts ", "requires ", "invalid argument", "unknown shorthand"} {
-		if strings.Contains(m, s) {
-			return true
-		}
-	}
-	return false
 }

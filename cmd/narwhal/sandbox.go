@@ -99,6 +99,14 @@ func startSandbox(dir string, hosts int, secrets []string) (*sandbox.Sandbox, er
 }
 
 func (a *app) sandboxUp(ctx context.Context, dir string, hosts int, secrets []string) error {
+	if hosts < 1 || hosts > sandbox.MaxHosts {
+		return problem.New(problem.Invalid, "invalid_arguments", fmt.Sprintf("%d hosts", hosts), fmt.Sprintf("a sandbox has 1 to %d hosts", sandbox.MaxHosts))
+	}
+	for _, name := range secrets {
+		if a.getenv(name) == "" {
+			return problem.New(problem.Invalid, "secret_unset", "the environment variable "+name+" is not set", "export "+name+" first, here and for gate run")
+		}
+	}
 	self, err := os.Executable()
 	if err != nil {
 		return err

@@ -7,9 +7,12 @@ import (
 	"io"
 	"log/slog"
 	"math"
+	"net"
 	"net/http"
 	"os"
 	"path/filepath"
+	"strconv"
+	"strings"
 	"time"
 
 	"github.com/spf13/cobra"
@@ -39,8 +42,11 @@ func serveVerb(a *app) *cobra.Command {
 	var f serveFlags
 	c := &cobra.Command{
 		Use: "serve", Short: "The router and role controller, in the foreground", Args: cobra.NoArgs,
-		Long: "Serves a plain fleet document with the profiles at its profiles.path, or what gate G wrote.\nEnds in order on SIGTERM: running streams finish within serving.graceful_timeout_s.",
+		Long: "Serves a plain fleet document with the profiles at its profiles.path, or what gate G wrote.\nEnds in order on SIGTERM or SIGINT, with exit code 0: running streams finish within\nserving.graceful_timeout_s. One router holds a journal; a second one on it ends with 5.",
 		RunE: func(cmd *cobra.Command, _ []string) error {
+			if err := f.valid(cmd.Flags().Changed); err != nil {
+				return err
+			}
 			cfg, err := a.routerConfig(cmd.Context(), f)
 			if err != nil {
 				return err
@@ -53,7 +59,7 @@ func serveVerb(a *app) *cobra.Command {
 			}
 			err = router.Serve(cmd.Context(), cfg, func(addr string) { fmt.Fprintf(a.err, "narwhal: serving %s on %s\n", cfg.Fleet.Model, addr) })
 			if err != nil {
-				return problem.Wrap(problem.Failed, "serve_failed", "serve the fleet", err, "narwhal serve --check names what is missing")
+				return serveProblem(cfg.Listen, err)
 			}
 			return nil
 		},
@@ -99,7 +105,7 @@ func (a *app) routerConfig(ctx context.Context, f serveFlags) (router.Config, er
 	cfg := router.Config{Fleet: l.fleet, Profiles: store, Listen: f.listen, JournalPath: f.journal, MaxConcurrent: f.limit, Release: version,
 		Logger: slog.New(slog.NewJSONHandler(a.err, &slog.HandlerOptions{Level: level}))}
 	if cfg.Listen == "" {
-		cfg.Listen = fmt.Sprintf("%s:%d", f.host, f.port)
+		cfg.Listen = net.JoinHostPort(strings.Trim(f.host, "[]"), strconv.Itoa(f.port))
 	}
 	if cfg.JournalPath == "" {
 		cfg.JournalPath = filepath.Join(filepath.Dir(l.fleet.Profiles.Path), "journal.jsonl")

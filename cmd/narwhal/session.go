@@ -102,6 +102,9 @@ func (s *session) foreign(prefix string) (bool, error) {
 	if err != nil {
 		return false, nil // opening it says what is wrong
 	}
+	if snap.Torn {
+		fmt.Fprintf(s.app.err, "the last line of run %s was cut off; it is set aside as torn-%d.bin\n", filepath.Base(s.dir), snap.Seq+1)
+	}
 	signer, err := s.signer()
 	if err != nil {
 		return false, err

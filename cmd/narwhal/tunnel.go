@@ -16,7 +16,13 @@ func tunnelVerb(a *app) *cobra.Command {
 	var local string
 	c := &cobra.Command{
 		Use: "tunnel", Short: "Opens, and keeps open, the way to the fleet's router", Args: cobra.NoArgs,
+		Long: "Prints the router's local address and keeps the tunnel open, on the same port after a loss.\nEnds in order on SIGTERM or SIGINT, with exit code 0.",
 		RunE: func(cmd *cobra.Command, _ []string) error {
+			if local != "" {
+				if err := loopbackAddress(local); err != nil {
+					return err
+				}
+			}
 			v, err := a.readRun(cmd, f)
 			if err != nil {
 				return err
@@ -29,17 +35,20 @@ func tunnelVerb(a *app) *cobra.Command {
 			if local == "" {
 				local = "127.0.0.1:0"
 			}
+			if err := loopbackAddress(local); err != nil {
+				return err
+			}
 			connect := s.connect(nil)
 			for cmd.Context().Err() == nil {
 				addr, err := a.hold(cmd, connect, v, local)
+				if cmd.Context().Err() != nil {
+					break // asked to end, be it while it connects
+				}
 				if err != nil && addr == "" {
 					return err
 				}
 				if addr != "" {
 					local = addr // the same port after a loss
-				}
-				if cmd.Context().Err() != nil {
-					break
 				}
 				fmt.Fprintf(a.err, "tunnel lost (%v), opening it again\n", err)
 				select {

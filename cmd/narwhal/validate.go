@@ -69,7 +69,7 @@ func (f validateFlags) complain(format string) error {
 	case f.as != "narwhal" && f.as != "reference":
 		return usage(fmt.Sprintf("--as %q is not known", f.as), "choose narwhal or reference")
 	case len(f.files) == 0 && f.preset == "":
-		return usage("no fleet file is given", "name one, or use --preset; `narwhal preset list` lists them")
+		return usage("no fleet file is given", "name one (narwhal sandbox up makes one to try), or use --preset; narwhal preset list lists them")
 	case f.watch && (f.preset != "" && len(f.files) == 0 || contains(f.files, "-")):
 		return usage("--watch wants files", "name the files to watch")
 	}
@@ -103,14 +103,17 @@ type fleetSummary struct {
 }
 
 func (a *app) validate(ctx context.Context, f validateFlags) error {
-	srcs, err := a.sources(f.files, f.preset)
+	srcs, err := a.sources(ctx, f.files, f.preset)
 	if err != nil {
 		return err
 	}
 	opt := a.schemaOptions()
 	opt.Strict, opt.Reference = f.strict, f.as == "reference"
 	doc, err := schema.Load(ctx, srcs, opt)
-	d := fleetData{Valid: err == nil, Warnings: []*problem.Problem{}}
+	if ctx.Err() != nil {
+		return context.Cause(ctx)
+	}
+	d := fleetData{Valid: err == nil, Warnings: append([]*problem.Problem{}, schema.Warnings(err)...)}
 	for _, s := range srcs {
 		d.Files = append(d.Files, s.Name)
 	}
@@ -186,7 +189,7 @@ func printWarnings(w io.Writer, ps []*problem.Problem) {
 }
 
 // sources reads the files of one document. A preset comes first.
-func (a *app) sources(files []string, preset string) ([]schema.Source, error) {
+func (a *app) sources(ctx context.Context, files []string, preset string) ([]schema.Source, error) {
 	var out []schema.Source
 	if preset != "" {
 		b, err := presets.Show(preset)
@@ -200,9 +203,9 @@ func (a *app) sources(files []string, preset string) ([]schema.Source, error) {
 		if name != "-" {
 			path = a.abs(name)
 		}
-		b, err := a.read(path)
+		b, err := a.input(ctx, path, "read fleet file")
 		if err != nil {
-			return nil, problem.Wrap(problem.Invalid, "file_unreadable", "read fleet file", err, "check the path")
+			return nil, err
 		}
 		out = append(out, schema.Source{Name: name, Data: b})
 	}
@@ -256,6 +259,9 @@ func (a *app) watchFleet(ctx context.Context, f validateFlags) error {
 			}
 			a.finish("narwhal validate", err)
 			a.result = nil
+			if a.lost != nil {
+				return nil // nobody reads any more; the exit code says why
+			}
 		}
 		select {
 		case <-ctx.Done():

@@ -160,7 +160,7 @@ func (q *request) read() ([]byte, *failure) {
 	case err != nil && gone(err):
 		// Should a client that only stopped sending still listen, it is not told 200.
 		q.w.Header().Set("Connection", "close")
-		q.w.WriteHeader(http.StatusBadRequest)
+		writeBody(q.w, http.StatusBadRequest, invalid("", "the request body ended early").body())
 		return nil, left()
 	case err != nil:
 		q.w.Header().Set("Connection", "close")

@@ -6,16 +6,16 @@ import (
 	"fmt"
 )
 
-// Serve runs a router until ctx ends and stops it orderly. started, if not nil, is called
-// with the address once the router serves.
+// Serve runs a router until ctx ends and stops it orderly, which is no error. started, if
+// not nil, is called with the address once the router serves.
 func Serve(ctx context.Context, c Config, started func(addr string)) error {
 	r, err := New(c)
 	if err != nil {
 		return err
 	}
 	if err := r.Start(ctx); err != nil {
-		if ctx.Err() != nil && errors.Is(err, errStartEnded) {
-			return nil
+		if ctx.Err() != nil && errors.Is(err, context.Canceled) {
+			return nil // ended before it served
 		}
 		return err
 	}

@@ -89,6 +89,9 @@ func parsePolicy(name string, engines int) (policy, error) {
 	return static(p, d), nil
 }
 
+// maxSpan is the longest workload in seconds, 31 days: each second has a tick.
+const maxSpan = 31 * 24 * 3600
+
 // check refuses a configuration that cannot be simulated; all reasons are joined.
 func (c Config) check() error {
 	errs := []error{c.Model.check()}
@@ -99,13 +102,13 @@ func (c Config) check() error {
 	}
 	bad(len(c.Arrivals) == 0, "there are no arrivals")
 	bad(!(c.Slow > 0) || math.IsInf(c.Slow, 0), "slow is %v, want a number above 0", c.Slow)
-	bad(!(c.Params.TTFT > 0) || !(c.Params.TPOT > 0), "the promise must be above 0 seconds")
+	bad(!(c.Params.TTFT > 0 && c.Params.TPOT > 0 && c.Params.TTFT < maxSpan && c.Params.TPOT < maxSpan), "the promise must be above 0 seconds and finite")
 	bad(!(c.Interval > 0), "the interval must be above 0 seconds")
 	bad(c.Control.MinPrefill < 1 || c.Control.MinDecode < 1 || c.Control.MinPrefill > c.Model.PrefillAtStart ||
 		c.Control.MinDecode > c.Model.Engines-c.Model.PrefillAtStart, "the start split is below the floors")
 	scored := 0
 	for i, a := range c.Arrivals {
-		if !(a.At >= 0) || math.IsInf(a.At, 0) || a.Input < 0 || i > 0 && a.At < c.Arrivals[i-1].At {
+		if !(a.At >= 0 && a.At <= maxSpan) || a.Input < 0 || i > 0 && a.At < c.Arrivals[i-1].At {
 			errs = append(errs, fmt.Errorf("check simulation: arrival %d is out of order or out of range", i))
 			break
 		}

@@ -1,0 +1,82 @@
+package main
+
+import (
+	"errors"
+	"fmt"
+	"net"
+	"strconv"
+	"syscall"
+
+	"github.com/narwhal-fleet/narwhal/internal/problem"
+	"github.com/narwhal-fleet/narwhal/runtime/journal"
+)
+
+// valid refuses values that no router can have, before anything is read or started. given
+// tells which flags the command line names.
+func (f serveFlags) valid(given func(string) bool) error {
+	bad := func(message, hint string) error {
+		return problem.New(problem.Invalid, "invalid_arguments", message, hint)
+	}
+	switch {
+	case f.limit < 0:
+		return bad(fmt.Sprintf("--max-concurrent is %d", f.limit), "--max-concurrent takes a number of requests; leave it out for serving.max_connections")
+	case given("graceful-timeout") && f.grace < 0:
+		return bad(fmt.Sprintf("--graceful-timeout is %d", f.grace), "--graceful-timeout takes seconds, 0 or more; leave it out for serving.graceful_timeout_s")
+	case f.port < 0 || f.port > 65535:
+		return bad(fmt.Sprintf("--port is %d", f.port), "a port is 0 (a free one) to 65535")
+	case f.listen != "":
+		if _, err := portOfAddress(f.listen); err != nil {
+			return bad(fmt.Sprintf("--listen %q: %v", f.listen, err), "--listen takes ADDRESS:PORT, for example 127.0.0.1:8000; a port is 0 (a free one) to 65535")
+		}
+	}
+	return nil
+}
+
+// portOfAddress reads the numeric port of host:port.
+func portOfAddress(s string) (int, error) {
+	_, port, err := net.SplitHostPort(s)
+	if err != nil {
+		return 0, errors.New("no address with a port")
+	}
+	n, err := strconv.ParseUint(port, 10, 16)
+	if err != nil {
+		return 0, fmt.Errorf("%q is no port", port)
+	}
+	return int(n), nil
+}
+
+// serveProblem says what ended a router and what to do about it.
+func serveProblem(listen string, err error) error {
+	var held *journal.ErrHeld
+	switch {
+	case errors.As(err, &held):
+		hint := "stop that router first; another fleet needs another file: --journal FILE"
+		if held.PID > 0 {
+			hint = fmt.Sprintf("kill -TERM %d stops that router; another fleet needs another file: --journal FILE", held.PID)
+		}
+		return problem.Wrap(problem.Locked, "journal_held", "serve the fleet", held, hint)
+	case errors.Is(err, syscall.EADDRINUSE):
+		return problem.Wrap(problem.Failed, "port_in_use", "serve the fleet", err, "another process listens on "+listen+": ss -ltnp names it; stop it, or choose another address with --listen")
+	case errors.Is(err, syscall.EADDRNOTAVAIL):
+		return problem.Wrap(problem.Failed, "no_such_address", "serve the fleet", err, "this machine has no such address: ip address lists those for --listen")
+	case errors.Is(err, syscall.EACCES):
+		return problem.Wrap(problem.Failed, "not_permitted", "serve the fleet", err, "a port below 1024 needs rights, and so does the journal's folder: choose others with --listen and --journal")
+	}
+	return problem.Wrap(problem.Failed, "serve_failed", "serve the fleet", err, "the log lines above say more; narwhal serve --check names what is missing")
+}
+
+// loopbackAddress refuses what a tunnel may not listen on.
+func loopbackAddress(s string) error {
+	const hint = "--local 127.0.0.1:PORT; port 0 takes a free one"
+	bad := func(why string) error {
+		return problem.New(problem.Invalid, "invalid_arguments", fmt.Sprintf("the tunnel's local address %q: %s", s, why), hint)
+	}
+	if _, err := portOfAddress(s); err != nil {
+		return bad(err.Error())
+	}
+	host, _, _ := net.SplitHostPort(s) // portOfAddress has split it
+	if ip := net.ParseIP(host); host != "localhost" && (ip == nil || !ip.IsLoopback()) {
+		return bad("a tunnel listens on loopback only")
+	}
+	return nil
+}

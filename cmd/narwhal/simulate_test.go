@@ -1,0 +1,37 @@
+package main
+
+import (
+	"testing"
+
+	"github.com/google/go-cmp/cmp"
+
+	"github.com/narwhal-fleet/narwhal/runtime/control"
+	"github.com/narwhal-fleet/narwhal/runtime/model"
+	"github.com/narwhal-fleet/narwhal/runtime/simulate"
+	"github.com/narwhal-fleet/narwhal/schema"
+)
+
+// A simulation without a fleet file takes the settings that a fleet file takes by default.
+func TestSimulationDefaultsAreTheSchemas(t *testing.T) {
+	doc, err := schema.Load(t.Context(), []schema.Source{{Name: "fleet.json", Data: []byte(watched)}}, schema.Options{})
+	if err != nil {
+		t.Fatal(err)
+	}
+	f := doc.Fleet
+	h, r, s := f.Controller.Thresholds, f.Controller.Reactive, f.Serving
+	want := simulate.Config{
+		Slow:   1,
+		Params: model.Params{TTFT: f.SLO.TTFTS, TPOT: f.SLO.TPOTS, Margin: s.AdmissionMargin, Open: s.Admission == "open"},
+		Control: control.Params{TTFT: f.SLO.TTFTS, TPOT: f.SLO.TPOTS, MinPrefill: max(1, f.Controller.MinPrefill),
+			MinDecode: max(1, f.Controller.MinDecode), Advisory: f.Controller.Advisory, Expand: h.Expand, Shrink: h.Shrink,
+			Cooldown: h.CooldownS, Dwell: h.DwellS, Sustained: h.SustainedIntervals, ResidentGuard: h.FlipResidentGuard,
+			Window: r.WindowS, Step: r.StepS, Confirmations: r.Confirmations, Utilization: r.Utilization, MinArrivals: r.MinArrivals,
+			DemandFloor: r.DemandFloor, Margin: r.MovementMargin, EvidenceSpan: r.EvidenceSpanS},
+		Correction: simulate.Correction{Alpha: r.DecodeCorrectionAlpha, Min: r.DecodeCorrectionMin, Max: r.DecodeCorrectionMax, MinSamples: r.DecodeCorrectionMinSamples},
+		Interval:   f.Controller.MonitorIntervalS,
+		Inflight:   s.MaxConnections,
+	}
+	if diff := cmp.Diff(want, simulate.Defaults(f.SLO.TTFTS, f.SLO.TPOTS)); diff != "" {
+		t.Errorf("schema's defaults, simulation's:\n%s", diff)
+	}
+}
