@@ -1,10 +1,12 @@
 package main
 
 import (
+	"bufio"
 	"bytes"
 	"context"
 	"encoding/json"
 	"net"
+	"net/http"
 	"os"
 	"os/exec"
 	"path/filepath"
@@ -128,6 +130,48 @@ func TestLife(t *testing.T) {
 		}
 	})
 	t.Run("rollback", func(t *testing.T) { rollback(t, w) })
+	t.Run("the tunnel comes back", func(t *testing.T) { tunnelAgain(t, w) })
+}
+
+// tunnelAgain loses the tunnel's host for longer than one try to reach it.
+func tunnelAgain(t *testing.T, w *world) {
+	cmd := w.command("tunnel", "-f", w.fleet)
+	out, err := cmd.StdoutPipe()
+	if err != nil {
+		t.Fatal(err)
+	}
+	if err := cmd.Start(); err != nil {
+		t.Fatal(err)
+	}
+	defer func() {
+		_ = cmd.Process.Signal(syscall.SIGTERM)
+		if err := cmd.Wait(); err != nil {
+			t.Errorf("the tunnel ends with %v", err)
+		}
+	}()
+	lines := bufio.NewScanner(out)
+	opened := func() string {
+		if !lines.Scan() {
+			t.Fatal("the tunnel ended")
+		}
+		return strings.TrimPrefix(lines.Text(), "router ")
+	}
+	url := opened()
+	if _, err := http.Get(url + "/health"); err != nil {
+		t.Fatal(err)
+	}
+	w.sbx.Server(0).Refuse(true)
+	w.sbx.Server(0).Drop()
+	refused := time.AfterFunc(2500*time.Millisecond, func() { w.sbx.Server(0).Refuse(false) })
+	defer refused.Stop()
+	if again := opened(); again != url {
+		t.Errorf("it came back as %s, was %s", again, url)
+	}
+	resp, err := http.Get(url + "/health")
+	if err != nil {
+		t.Fatal(err)
+	}
+	_ = resp.Body.Close()
 }
 
 // frozen stops the router and an engine without ending them: neither counts as holding.

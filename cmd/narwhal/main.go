@@ -9,6 +9,7 @@ import (
 	"os"
 	"os/signal"
 	"syscall"
+	"time"
 
 	"github.com/narwhal-fleet/narwhal/internal/problem"
 )
@@ -24,11 +25,20 @@ func main() {
 			status = problem.Terminated
 		}
 		cancel(interrupted(status))
-		<-signals // a second signal does not wait for an orderly stop
-		os.Exit(status.Exit())
+		// A second signal does not wait for an orderly stop; one that comes at once is the
+		// first again, sent to the process group as well.
+		for first := time.Now(); ; {
+			<-signals
+			if time.Since(first) > again {
+				os.Exit(status.Exit())
+			}
+		}
 	}()
 	os.Exit(run(ctx, os.Args[1:], system()))
 }
+
+// again is how soon after the first a signal counts as the same one.
+const again = time.Second
 
 // interrupted is the cause of an orderly stop.
 func interrupted(status problem.Status) error {

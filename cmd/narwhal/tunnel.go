@@ -38,17 +38,18 @@ func tunnelVerb(a *app) *cobra.Command {
 			if err := loopbackAddress(local); err != nil {
 				return err
 			}
-			connect := s.connect(nil)
+			connect, opened := s.connect(nil), false
 			for cmd.Context().Err() == nil {
 				addr, err := a.hold(cmd, connect, v, local)
 				if cmd.Context().Err() != nil {
 					break // asked to end, be it while it connects
 				}
-				if err != nil && addr == "" {
+				// Before the first success, and when an identity does not hold, trying again is no use.
+				if addr == "" && (!opened || problem.StatusOf(err) == problem.Unverified) {
 					return err
 				}
 				if addr != "" {
-					local = addr // the same port after a loss
+					local, opened = addr, true // the same port after a loss
 				}
 				fmt.Fprintf(a.err, "tunnel lost (%v), opening it again\n", err)
 				select {
