@@ -71,7 +71,7 @@ func (a *app) verifyInputs(cmd *cobra.Command, f gateFlags, args, trust []string
 		return "", nil, false, problem.New(problem.Invalid, "no_run", "no run named", "give a run's folder, or the fleet with -f")
 	}
 	for _, path := range trust {
-		k, err := attest.LoadPublicFile(path)
+		k, err := publicKey(path)
 		if err != nil {
 			return "", nil, false, problem.Wrap(problem.Invalid, "trust_unreadable", "read a trusted key", err, "give a public key in PEM")
 		}

@@ -42,5 +42,5 @@ const again = time.Second
 
 // interrupted is the cause of an orderly stop.
 func interrupted(status problem.Status) error {
-	return problem.New(status, "interrupted", "interrupted; the record says where", "run the same command again to go on")
+	return problem.New(status, "interrupted", "interrupted", "run the same command again; a gate run goes on where its record ends")
 }

@@ -98,7 +98,7 @@ func (a *app) routerConfig(ctx context.Context, f serveFlags) (router.Config, er
 	if f.grace >= 0 {
 		l.fleet.Serving.GracefulTimeoutS = float64(f.grace)
 	}
-	store, err := readProfiles(l.fleet.Profiles.Path)
+	store, err := readProfiles(ctx, l.fleet.Profiles.Path)
 	if err != nil {
 		return router.Config{}, err
 	}
@@ -119,19 +119,30 @@ func (a *app) routerConfig(ctx context.Context, f serveFlags) (router.Config, er
 	return cfg, nil
 }
 
-func readProfiles(path string) (profile.Store, error) {
-	b, err := os.ReadFile(path)
+func readProfiles(ctx context.Context, path string) (profile.Store, error) {
+	b, err := within(ctx, func() ([]byte, error) { return bounded(path, maxProfiles) })
 	if err != nil {
 		return profile.Store{}, problem.Wrap(problem.Invalid, "profiles_unreadable", "read the profiles", err, "gate F writes them; or set profiles.path")
-	}
-	if len(b) > maxProfiles {
-		return profile.Store{}, problem.New(problem.Invalid, "profiles_unreadable", "read the profiles: larger than 64 MiB", "check profiles.path")
 	}
 	s, err := profile.ReadStore(bytes.NewReader(b))
 	if err != nil {
 		return s, problem.Wrap(problem.Invalid, "profiles_invalid", "read the profiles", err, "measure the engines again")
 	}
 	return s, nil
+}
+
+// bounded reads a file of at most so many bytes.
+func bounded(path string, most int64) ([]byte, error) {
+	f, err := os.Open(path)
+	if err != nil {
+		return nil, err
+	}
+	defer f.Close()
+	b, err := io.ReadAll(io.LimitReader(f, most+1))
+	if err == nil && int64(len(b)) > most {
+		err = fmt.Errorf("it is larger than %s", fleet.Size(most))
+	}
+	return b, err
 }
 
 // attested reports whether every engine names a sidecar.

@@ -254,7 +254,7 @@ func (s *session) trust() ([]*attest.Public, error) { return s.trustOf(s.app) }
 func (l *loaded) trustOf(*app) ([]*attest.Public, error) {
 	var out []*attest.Public
 	for _, ref := range l.fleet.Deploy.Sign.Trust {
-		p, err := attest.LoadPublicFile(l.path(ref))
+		p, err := publicKey(l.path(ref))
 		if err != nil {
 			return nil, problem.Wrap(problem.Invalid, "trust_unreadable", "read a trusted key", err, "check deploy.sign.trust")
 		}

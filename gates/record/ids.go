@@ -24,11 +24,12 @@ func (e *AmbiguousError) Error() string {
 	return fmt.Sprintf("find run %q: it names %d runs: %s", clip(e.Prefix), len(e.Matches), strings.Join(e.Matches, ", "))
 }
 
-// NewID returns a run id that sorts by time to the second, as 20261129T185102Z-1a2b3c.
+// NewID returns a run id that sorts by time to the millisecond, as
+// 20261129T185102.345Z-1a2b3c.
 func NewID(now time.Time) string {
 	var b [3]byte
 	_, _ = rand.Read(b[:]) // never fails, as crypto/rand documents
-	return now.UTC().Format("20060102T150405Z") + "-" + hex.EncodeToString(b[:])
+	return now.UTC().Format("20060102T150405.000Z") + "-" + hex.EncodeToString(b[:])
 }
 
 // FleetDir is the folder of one fleet in the state folder. A name that is no

@@ -21,8 +21,8 @@ func TestKeys(t *testing.T) {
 
 func TestResolve(t *testing.T) {
 	state := t.TempDir()
-	ids := []string{NewID(start), NewID(start.Add(time.Second)), NewID(start.Add(time.Hour))}
-	if !slices.IsSorted(ids) || len(ids[0]) != len("20261129T185102Z-0a0b0c") {
+	ids := []string{NewID(start), NewID(start.Add(time.Millisecond)), NewID(start.Add(time.Hour))}
+	if !slices.IsSorted(ids) || len(ids[0]) != len("20261129T185102.123Z-0a0b0c") {
 		t.Fatalf("ids %v", ids)
 	}
 	if _, err := Resolve(state, "tern", "latest"); !errors.Is(err, ErrNoRun) {
@@ -42,7 +42,7 @@ func TestResolve(t *testing.T) {
 	if err := os.MkdirAll(filepath.Join(state, "tern", "runs", "99999999T000000Z-ffffff"), 0o700); err != nil {
 		t.Fatal(err) // a run that was killed before its log appeared
 	}
-	for prefix, want := range map[string]string{"": ids[2], "latest": ids[2], ids[0]: ids[0], ids[1][:16]: ids[1]} {
+	for prefix, want := range map[string]string{"": ids[2], "latest": ids[2], ids[0]: ids[0], ids[1][:20]: ids[1]} {
 		dir, err := Resolve(state, "tern", prefix)
 		if err != nil || filepath.Base(dir) != want {
 			t.Errorf("resolve %q: %s, %v; want %s", prefix, dir, err, want)
