@@ -182,3 +182,28 @@ func (f Fleet) Resolve(iid string) (Resolved, error) {
 	}
 	return r, nil
 }
+
+// SecretRefs lists every secret that the fleet refers to, sorted, each once.
+func (f Fleet) SecretRefs() []SecretRef {
+	set := map[string]bool{}
+	if name := f.Engine.EngineAPIKeyEnv; name != "" {
+		set["env:"+name] = true
+	}
+	if d := f.Deploy; d != nil {
+		set[string(d.Sign.Passphrase)] = true
+		for _, l := range d.Launch {
+			for _, ref := range l.Secrets {
+				set[string(ref)] = true
+			}
+		}
+		for _, h := range d.Hosts {
+			set[string(h.Passphrase)], set[string(h.Password)] = true, true
+		}
+	}
+	delete(set, "")
+	out := make([]SecretRef, 0, len(set))
+	for _, ref := range sorted(set) {
+		out = append(out, SecretRef(ref))
+	}
+	return out
+}

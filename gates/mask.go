@@ -5,8 +5,6 @@ import (
 	"encoding/json"
 	"errors"
 	"strings"
-
-	"github.com/narwhal-fleet/narwhal/fleet"
 )
 
 const (
@@ -23,23 +21,7 @@ func (r *Runner) knownSecrets() [][]byte {
 		return r.secrets
 	}
 	r.secrets = [][]byte{}
-	d := r.Fleet.Deploy
-	refs := []fleet.SecretRef{d.Sign.Passphrase}
-	for _, l := range d.Launch {
-		for _, ref := range l.Secrets {
-			refs = append(refs, ref)
-		}
-	}
-	for _, h := range d.Hosts {
-		refs = append(refs, h.Passphrase, h.Password)
-	}
-	if name := r.Fleet.Engine.EngineAPIKeyEnv; name != "" {
-		refs = append(refs, fleet.SecretRef("env:"+name))
-	}
-	for _, ref := range refs {
-		if ref == "" {
-			continue
-		}
+	for _, ref := range r.Fleet.SecretRefs() {
 		v, err := r.Secrets(ref)
 		if err != nil || len(v.Reveal()) < minSecret {
 			continue // a step that needs it fails by itself

@@ -137,24 +137,8 @@ func collected(out string, sum bundle.Summary) *result {
 // knownSecrets are the values that the fleet refers to, as far as they are set here, and
 // those of the environment whose names say that they are secret.
 func (a *app) knownSecrets(l *loaded) []fleet.Secret {
-	d := l.fleet.Deploy
-	refs := []fleet.SecretRef{d.Sign.Passphrase}
-	for _, launch := range d.Launch {
-		for _, ref := range launch.Secrets {
-			refs = append(refs, ref)
-		}
-	}
-	for _, h := range d.Hosts {
-		refs = append(refs, h.Passphrase, h.Password)
-	}
-	if name := l.fleet.Engine.EngineAPIKeyEnv; name != "" {
-		refs = append(refs, fleet.SecretRef("env:"+name))
-	}
 	var out []fleet.Secret
-	for _, ref := range refs {
-		if ref == "" {
-			continue
-		}
+	for _, ref := range l.fleet.SecretRefs() {
 		if s, err := l.secret(a)(ref); err == nil {
 			out = append(out, s)
 		}

@@ -33,11 +33,9 @@ func collect(ctx context.Context, env gates.Env, _ json.RawMessage) ([]byte, err
 		Host: func(ctx context.Context, id string) (bundle.Host, error) { return env.Host(ctx, id) },
 		HTTP: bundle.Getter(func(ctx context.Context, host, address string) (net.Conn, error) { return env.Dial(ctx, host, address) }, bearer(env, f)),
 	}
-	for _, l := range f.Deploy.Launch {
-		for _, ref := range l.Secrets {
-			if s, err := env.Secret(ref); err == nil {
-				src.Literals = append(src.Literals, s)
-			}
+	for _, ref := range f.SecretRefs() {
+		if s, err := env.Secret(ref); err == nil {
+			src.Literals = append(src.Literals, s)
 		}
 	}
 	var out bytes.Buffer

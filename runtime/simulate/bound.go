@@ -91,7 +91,7 @@ func (c *Config) lost(byPrefill, byWork []claim, s, t float64) (n int) {
 		for j < len(byWork) && (byWork[j].from < s || byWork[j].by > t) {
 			j++
 		}
-		next := math.Inf(1)
+		var next float64
 		switch {
 		case i == len(byPrefill) && j == len(byWork):
 			return n
