@@ -5,9 +5,6 @@ import (
 	"encoding/hex"
 	"encoding/json"
 	"fmt"
-	"maps"
-	"slices"
-	"strings"
 
 	"github.com/narwhal-fleet/narwhal/fleet"
 	"github.com/narwhal-fleet/narwhal/gates/record"
@@ -94,21 +91,22 @@ func derive(f fleet.Fleet, facts map[string]string, s record.State) {
 			})
 		}
 	}
-	facts["cache"] = evidenceDigest(s, "C", "C/cache/")
-	facts["profiles"] = evidenceDigest(s, "F", "F/profile/")
+	facts["cache"] = evidenceDigest(f, s, "C", "cache")
+	facts["profiles"] = evidenceDigest(f, s, "F", "profile")
 }
 
-// evidenceDigest identifies all fresh evidence under a prefix.
-func evidenceDigest(s record.State, gate, prefix string) string {
-	g := s.Gates[gate]
-	var lines []string
-	for _, k := range slices.Sorted(maps.Keys(g.Evidence)) {
-		if e := g.Evidence[k]; strings.HasPrefix(string(k), prefix) && !e.Stale {
-			lines = append(lines, string(k)+" "+e.Ref.SHA256)
+// evidenceDigest identifies the distinct contents of one kind of evidence of the fleet's
+// engines. Stale evidence counts until it is made again: only then is it known whether its
+// content changed, and an engine that was added with the same content changes nothing.
+func evidenceDigest(f fleet.Fleet, s record.State, gate, kind string) string {
+	contents := map[string]bool{}
+	for _, e := range f.Engines {
+		if entry, ok := s.Gates[gate].Evidence[record.NewKey(gate, kind, e.IID)]; ok {
+			contents[entry.Ref.SHA256] = true
 		}
 	}
-	if len(lines) == 0 {
+	if len(contents) == 0 {
 		return ""
 	}
-	return digestOf(lines)
+	return digestOf(sortedKeys(contents))
 }

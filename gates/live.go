@@ -33,6 +33,8 @@ const Silent = "silent"
 // processes ("proc/engine-p0/id").
 type Seen struct {
 	Facts map[string]string `json:"facts"`
+	// Strays are processes that were started here and that the fleet does not name.
+	Strays []string `json:"strays,omitempty"`
 }
 
 // looking says what may be seen on a host of the fleet.
@@ -125,8 +127,26 @@ func (r *Runner) lookAt(ctx context.Context, id string) (map[string]string, erro
 	if err != nil {
 		return nil, fmt.Errorf("observe host %s: %w", id, withStderr(err, res))
 	}
+	r.tellStrays(id, res.Stdout)
 	return factsOf(id, l, res.Stdout)
 }
+
+// tellStrays names processes that run and stand in no fleet file, as the engine that an
+// edit removed. The fabric tester is gate D's own.
+func (r *Runner) tellStrays(id string, answer []byte) {
+	var seen Seen
+	if json.Unmarshal(answer, &seen) != nil {
+		return // the answer is refused where its facts are read
+	}
+	for _, name := range seen.Strays {
+		if name != testerProcess {
+			r.Progress.Note(Step{Title: "host " + id}, clean(name, 128)+" runs and is not in the fleet file; a rollback with the file that names it stops it")
+		}
+	}
+}
+
+// testerProcess is the name under which gate D runs its tester.
+const testerProcess = "fabric"
 
 // factsOf names a host's answer fleet-wide. A process that it does not mention is gone.
 func factsOf(id string, l Looking, answer []byte) (map[string]string, error) {

@@ -51,6 +51,11 @@ func Look(l Looking) (Seen, error) {
 		})
 	}
 	wg.Wait()
+	for _, r := range process.List(filepath.Join(l.Root, DirRun)) {
+		if !slices.Contains(l.Procs, r.Name) && r.Alive() {
+			s.Strays = append(s.Strays, r.Name)
+		}
+	}
 	return s, nil
 }
 

@@ -18,14 +18,18 @@ func (r *Runner) Stale() map[record.Key]string {
 	return StaleUnder(r.Gates, r.Fleet, r.Record.State(), facts, r.Record.Load)
 }
 
-// StaleUnder lists recorded evidence of passed gates that facts withdraw, or whose file
-// is missing or changed. Bonds to facts that are not given count as unchanged.
+// StaleUnder lists evidence that facts withdraw, whose file is missing or changed, or that
+// the fleet of now wants and no run recorded. Bonds to facts that are not given count as unchanged.
 func StaleUnder(pipeline []Gate, f fleet.Fleet, s record.State, facts map[string]string, load func(record.Ref) ([]byte, error)) map[record.Key]string {
 	out := map[record.Key]string{}
 	for _, g := range pipeline {
 		for _, k := range g.Expect(f) {
 			e, ok := s.Evidence(k)
-			if !ok || e.Stale {
+			if !ok {
+				out[k] = "never recorded"
+				continue
+			}
+			if e.Stale {
 				continue
 			}
 			known := e

@@ -85,7 +85,10 @@ func (c checker) url(rule string, p trail, s string) {
 		c.rep.add(fault{rule: rule, path: p, says: says, got: show(p, c.at(p)), want: "http://HOST:PORT or https://HOST:PORT"})
 		return
 	}
-	if u, err := url.Parse(s); err == nil && u.User != nil {
+	if u, err := url.Parse(s); err == nil && u.User != nil && c.f.Deploy != nil {
+		c.rep.add(fault{rule: "secret-literal", path: p, says: "holds a user or password, which would reach command lines and the record", got: hidden(s),
+			want: "an address without them", hint: "give the engine's key by name: engine.engine_api_key_env"})
+	} else if err == nil && u.User != nil {
 		c.rep.add(fault{rule: "engine-url-user", path: p, says: "holds a user or password", got: "a value that is not shown",
 			want: "an address without them", hint: "give the engine's key by name: engine.engine_api_key_env"})
 	}

@@ -129,6 +129,32 @@ func TestLife(t *testing.T) {
 			t.Errorf("made again\n%v, want\n%v", got, want)
 		}
 	})
+	t.Run("an engine is added and removed in the file", func(t *testing.T) {
+		was, err := os.ReadFile(w.fleet)
+		if err != nil {
+			t.Fatal(err)
+		}
+		w.rewrite(func(doc map[string]any) { // e1 leaves, and e9 comes without ever being started
+			engines := doc["engines"].([]any)
+			places := doc["deploy"].(map[string]any)["engines"].(map[string]any)
+			e := engines[1].(map[string]any)
+			e["iid"] = "e9"
+			places["e9"] = places["e1"]
+			delete(places, "e1")
+		})
+		st := w.reply(w.must(0, w.run("gate", "status", "-f", w.fleet, "--live", "--format", "json")))
+		if got := st.states(); !strings.Contains(got, "C:stale") || !strings.Contains(got, "E:stale") {
+			t.Errorf("with an engine that was never started: %s", got)
+		}
+		r := w.must(1, w.gates("--to", "C"))
+		if !strings.Contains(r.err, "engine-e1 runs and is not in the fleet file") {
+			t.Errorf("the engine that left is not named: %s", tail(r.err))
+		}
+		if err := os.WriteFile(w.fleet, was, 0o600); err != nil {
+			t.Fatal(err)
+		}
+		w.must(0, w.gates())
+	})
 	t.Run("rollback", func(t *testing.T) { rollback(t, w) })
 	t.Run("the tunnel comes back", func(t *testing.T) { tunnelAgain(t, w) })
 }

@@ -3,6 +3,7 @@ package main
 import (
 	"bytes"
 	"cmp"
+	"context"
 	"encoding/json"
 	"errors"
 	"fmt"
@@ -42,7 +43,7 @@ func simulateVerb(a *app) *cobra.Command {
 			"lines; or an embedded trace: azure, azure-conv, azure-code. Several are merged into one.",
 		Args: cobra.MinimumNArgs(1),
 		RunE: func(cmd *cobra.Command, args []string) error {
-			config, err := s.config(a, args)
+			config, err := s.config(cmd.Context(), a, args)
 			if err != nil {
 				return err
 			}
@@ -95,22 +96,25 @@ func sandboxModel() *simulate.Model {
 		Decode: simulate.Decode{C: 0.002, R: 1e-4, M: 1e-7}, MaxRunning: 64, KVTokens: 65536, Transfer: simulate.Transfer{Base: 0.0005}}
 }
 
-func (s simulation) config(a *app, workloads []string) (simulate.Config, error) {
+func (s simulation) config(ctx context.Context, a *app, workloads []string) (simulate.Config, error) {
 	file := engineFile{Model: sandboxModel()}
 	if s.engines != "" {
 		var err error
-		if file, err = readEngineFile(a.abs(s.engines)); err != nil {
+		if file, err = within(ctx, func() (engineFile, error) { return readEngineFile(a.abs(s.engines)) }); err != nil {
 			return simulate.Config{}, problem.Wrap(problem.Invalid, "bad_engine_model", "read --engines "+s.engines, err,
 				`want {"model": {"engines", "prefill_at_start", "prefill": {"a","b","c"}, "decode": {"c","r","m"}, "max_running", "kv_tokens", "transfer": {"base","per_token"}}}`)
 		}
 	}
-	arrivals, names, err := readWorkloads(a, workloads)
+	arrivals, names, err := readWorkloads(ctx, a, workloads)
 	if err != nil {
 		return simulate.Config{}, err
 	}
 	name := strings.Join(names, "+")
 	known := file.Workloads[name]
 	ttft, tpot := cmp.Or(s.ttft, known.SLO.TTFT), cmp.Or(s.tpot, known.SLO.TPOT)
+	if s.ttft < 0 || s.tpot < 0 {
+		return simulate.Config{}, problem.New(problem.Invalid, "invalid_arguments", fmt.Sprintf("a promise of %g s and %g s", s.ttft, s.tpot), "give --ttft and --tpot in seconds, above zero")
+	}
 	if ttft <= 0 || tpot <= 0 {
 		return simulate.Config{}, problem.New(problem.Invalid, "no_promise", "no promise is known for workload "+name, "give --ttft and --tpot in seconds, or an --engines file with workloads."+name+".slo")
 	}
@@ -146,7 +150,7 @@ func readEngineFile(path string) (f engineFile, err error) {
 }
 
 // readWorkloads merges files and embedded traces; a file that exists comes first.
-func readWorkloads(a *app, from []string) (out []simulate.Arrival, names []string, err error) {
+func readWorkloads(ctx context.Context, a *app, from []string) (out []simulate.Arrival, names []string, err error) {
 	var traces []bench.Trace
 	for _, w := range from {
 		path := a.abs(w)
@@ -154,7 +158,7 @@ func readWorkloads(a *app, from []string) (out []simulate.Arrival, names []strin
 		if _, statErr := os.Stat(path); statErr != nil && slices.Contains([]string{"azure", "azure-conv", "azure-code"}, w) {
 			t, err = bench.Embedded(w)
 		} else {
-			t, err = bench.Open(path, "")
+			t, err = within(ctx, func() (bench.Trace, error) { return bench.Open(path, "") })
 		}
 		if err != nil {
 			return nil, nil, problem.Wrap(problem.Invalid, "bad_workload", "read workload "+w, err, "want a CSV with at_s,input,output,class, a public trace, or azure, azure-conv, azure-code")
