@@ -47,16 +47,26 @@ func Needs(g Gate, f fleet.Fleet, s record.State, facts map[string]string, load 
 		case e.Stale:
 			needs[k] = e.Because
 		default:
-			if why := stale(e, facts); why != "" {
+			if why := withdrawn(f, e, facts, load); why != "" {
 				needs[k] = why
-			} else if why := aged(f, e); why != "" {
-				needs[k] = why
-			} else if _, err := load(e.Ref); err != nil {
-				needs[k] = "its file is missing or changed"
 			}
 		}
 	}
 	return needs
+}
+
+// withdrawn says why recorded evidence does not hold under facts, "" when it does.
+func withdrawn(f fleet.Fleet, e record.Entry, facts map[string]string, load func(record.Ref) ([]byte, error)) string {
+	if why := stale(e, facts); why != "" {
+		return why
+	}
+	if why := aged(f, e); why != "" {
+		return why
+	}
+	if _, err := load(e.Ref); err != nil {
+		return "its file is missing or changed"
+	}
+	return ""
 }
 
 // currentFacts returns the facts with those that follow from the record.

@@ -133,17 +133,38 @@ type FreeRequest struct {
 	Listen []string `json:"listen"`
 }
 
-// free fails with what holds an address.
-func free(_ context.Context, q FreeRequest) (struct{}, error) {
+// Taken is an address that cannot be bound.
+type Taken struct {
+	Address string `json:"address"`
+	Why     string `json:"why"`
+}
+
+// TryListen tries each address. When the named process runs, the addresses are ours and
+// none is tried.
+func TryListen(q FreeRequest) (ours bool, taken []Taken) {
 	if r, ok := process.Read(filepath.Join(q.Root, DirRun), q.Name); ok && r.Alive() {
-		return struct{}{}, nil
+		return true, nil
 	}
 	for _, a := range q.Listen {
 		l, err := net.Listen("tcp", a)
 		if err != nil {
-			return struct{}{}, fmt.Errorf("%s cannot listen on %s: %w; ss -ltnp on the host shows who does", q.Name, a, errors.Unwrap(err))
+			why := err.Error()
+			var op *net.OpError
+			if errors.As(err, &op) {
+				why = op.Err.Error()
+			}
+			taken = append(taken, Taken{Address: a, Why: why})
+			continue
 		}
 		_ = l.Close()
+	}
+	return false, taken
+}
+
+// free fails with what holds an address.
+func free(_ context.Context, q FreeRequest) (struct{}, error) {
+	if _, taken := TryListen(q); len(taken) > 0 {
+		return struct{}{}, fmt.Errorf("%s cannot listen on %s: %s; ss -ltnp on the host shows who does", q.Name, taken[0].Address, taken[0].Why)
 	}
 	return struct{}{}, nil
 }

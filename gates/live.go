@@ -139,14 +139,14 @@ func (r *Runner) tellStrays(id string, answer []byte) {
 		return // the answer is refused where its facts are read
 	}
 	for _, name := range seen.Strays {
-		if name != testerProcess {
+		if name != TesterProcess {
 			r.Progress.Note(Step{Title: "host " + id}, clean(name, 128)+" runs and is not in the fleet file; a rollback with the file that names it stops it")
 		}
 	}
 }
 
-// testerProcess is the name under which gate D runs its tester.
-const testerProcess = "fabric"
+// TesterProcess is the name under which gate D runs its tester.
+const TesterProcess = "fabric"
 
 // factsOf names a host's answer fleet-wide. A process that it does not mention is gone.
 func factsOf(id string, l Looking, answer []byte) (map[string]string, error) {

@@ -39,12 +39,8 @@ func StaleUnder(pipeline []Gate, f fleet.Fleet, s record.State, facts map[string
 					known.Bonds[name] = was
 				}
 			}
-			if why := stale(known, facts); why != "" {
+			if why := withdrawn(f, known, facts, load); why != "" {
 				out[k] = why
-			} else if why := aged(f, e); why != "" {
-				out[k] = why
-			} else if _, err := load(e.Ref); err != nil {
-				out[k] = "its file is missing or changed"
 			}
 		}
 	}

@@ -11,7 +11,6 @@ import (
 	"github.com/spf13/cobra"
 
 	"github.com/narwhal-fleet/narwhal/attest"
-	"github.com/narwhal-fleet/narwhal/fleet"
 	"github.com/narwhal-fleet/narwhal/internal/atomicfile"
 	"github.com/narwhal-fleet/narwhal/internal/problem"
 )
@@ -73,24 +72,16 @@ func (a *app) attestFiles(ctx context.Context, f createFlags, files []string) er
 
 // signerAt opens an existing key.
 func (a *app) signerAt(path, ref string) (*attest.Signer, error) {
-	if path == "" {
-		state, err := a.stateDir()
-		if err != nil {
-			return nil, err
-		}
-		path = filepath.Join(state, "keys", "operator.key")
+	path, err := a.keyPath(path)
+	if err != nil {
+		return nil, err
 	}
 	if !exists(path) {
 		return nil, problem.New(problem.Invalid, "key_missing", "no key at "+path, "narwhal keys generate makes one")
 	}
-	var pass []byte
-	if ref != "" {
-		l := loaded{base: a.dir}
-		v, err := l.secret(a)(fleet.SecretRef(ref))
-		if err != nil {
-			return nil, err
-		}
-		pass = []byte(v.Reveal())
+	pass, err := a.passphrase(ref)
+	if err != nil {
+		return nil, err
 	}
 	signer, _, err := attest.OpenKeyFile(path, pass)
 	if err != nil {

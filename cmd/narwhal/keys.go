@@ -37,13 +37,32 @@ func keysVerb(a *app) *cobra.Command {
 	return c
 }
 
+// keyPath is the named key file, or the state folder's own.
+func (a *app) keyPath(path string) (string, error) {
+	if path != "" {
+		return path, nil
+	}
+	state, err := a.stateDir()
+	return filepath.Join(state, "keys", "operator.key"), err
+}
+
+// passphrase resolves a reference from the command line; none gives none.
+func (a *app) passphrase(ref string) ([]byte, error) {
+	if ref == "" {
+		return nil, nil
+	}
+	l := loaded{base: a.dir}
+	v, err := l.secret(a)(fleet.SecretRef(ref))
+	if err != nil {
+		return nil, err
+	}
+	return []byte(v.Reveal()), nil
+}
+
 func (a *app) openKey(path, ref string, generate bool) error {
-	if path == "" {
-		state, err := a.stateDir()
-		if err != nil {
-			return err
-		}
-		path = filepath.Join(state, "keys", "operator.key")
+	path, err := a.keyPath(path)
+	if err != nil {
+		return err
 	}
 	if exists(path) == generate {
 		if generate {
@@ -51,14 +70,9 @@ func (a *app) openKey(path, ref string, generate bool) error {
 		}
 		return problem.New(problem.Invalid, "key_missing", "no key at "+path, "narwhal keys generate makes one")
 	}
-	var pass []byte
-	if ref != "" {
-		l := loaded{base: a.dir}
-		v, err := l.secret(a)(fleet.SecretRef(ref))
-		if err != nil {
-			return err
-		}
-		pass = []byte(v.Reveal())
+	pass, err := a.passphrase(ref)
+	if err != nil {
+		return err
 	}
 	signer, created, err := attest.OpenKeyFile(path, pass)
 	if err != nil {

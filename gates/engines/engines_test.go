@@ -186,7 +186,7 @@ func TestHalts(t *testing.T) {
 		value any
 		want  string
 	}{
-		{portsKey("p0"), Ports{Taken: []Taken{{"192.0.2.11:8100", "in use"}}}, "192.0.2.11:8100 is taken"},
+		{portsKey("p0"), Ports{Taken: []gates.Taken{{Address: "192.0.2.11:8100", Why: "in use"}}}, "192.0.2.11:8100 is taken"},
 		{portsKey("p0"), Ports{Ours: true}, ""},
 		{liveKey("p0"), Live{}, "the engine is not ready"},
 		{liveKey("p0"), Live{Ready: true}, ""},

@@ -2,9 +2,7 @@ package engines
 
 import (
 	"context"
-	"errors"
 	"fmt"
-	"net"
 	"path/filepath"
 	"time"
 
@@ -16,24 +14,14 @@ import (
 
 // PortsRequest asks whether addresses can be bound. Name is the process that may
 // already hold them.
-type PortsRequest struct {
-	Root   string   `json:"root"`
-	Name   string   `json:"name"`
-	Listen []string `json:"listen"`
-}
+type PortsRequest = gates.FreeRequest
 
 // Ports says which addresses are taken, by somebody else than the named process.
 type Ports struct {
-	Checked []string `json:"checked"`
-	Taken   []Taken  `json:"taken"`
+	Checked []string      `json:"checked"`
+	Taken   []gates.Taken `json:"taken"`
 	// Ours means that the named process runs and holds its addresses.
 	Ours bool `json:"ours"`
-}
-
-// Taken is an address that cannot be bound.
-type Taken struct {
-	Address string `json:"address"`
-	Why     string `json:"why"`
 }
 
 // LiveRequest waits for an engine to answer and to generate.
@@ -80,28 +68,11 @@ func HostVerbs() map[string]gates.HostVerb {
 }
 
 func ports(_ context.Context, q PortsRequest) (Ports, error) {
-	out := Ports{Checked: q.Listen, Taken: []Taken{}}
-	if r, ok := process.Read(filepath.Join(q.Root, gates.DirRun), q.Name); ok && r.Alive() {
-		out.Ours = true
-		return out, nil
+	ours, taken := gates.TryListen(q)
+	if taken == nil {
+		taken = []gates.Taken{}
 	}
-	for _, a := range q.Listen {
-		l, err := net.Listen("tcp", a)
-		if err != nil {
-			out.Taken = append(out.Taken, Taken{Address: a, Why: reasonOf(err)})
-			continue
-		}
-		_ = l.Close()
-	}
-	return out, nil
-}
-
-func reasonOf(err error) string {
-	var op *net.OpError
-	if errors.As(err, &op) {
-		return op.Err.Error()
-	}
-	return err.Error()
+	return Ports{Checked: q.Listen, Taken: taken, Ours: ours}, nil
 }
 
 const (

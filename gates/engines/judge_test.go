@@ -43,8 +43,10 @@ func TestJudge(t *testing.T) {
 		change func(*engineEvidence) // of d0
 		want   []string
 	}{
-		"two good engines":      {},
-		"a taken port":          {change: func(e *engineEvidence) { e.ports.Taken = []Taken{{"192.0.2.12:8100", "address already in use"}} }, want: []string{"port-taken@d0"}},
+		"two good engines": {},
+		"a taken port": {change: func(e *engineEvidence) {
+			e.ports.Taken = []gates.Taken{{Address: "192.0.2.12:8100", Why: "address already in use"}}
+		}, want: []string{"port-taken@d0"}},
 		"not ready":             {change: func(e *engineEvidence) { e.live = Live{Reason: "the process has ended", Log: "x\nOut Of Memory\n"} }, want: []string{"engine-not-ready@d0"}},
 		"restarted alike":       {change: func(e *engineEvidence) { e.live.PID, e.live.Ticks, e.live.ProcessStart = 8, 10, 1764449999 }},
 		"another launch":        {change: func(e *engineEvidence) { e.live.Launch = "l2" }, want: []string{"engine-identity@d0"}},

@@ -92,7 +92,7 @@ func (Gate) Plan(_ context.Context, v gates.View) (gates.Plan, error) {
 }
 
 const (
-	testerName = "fabric"
+	testerName = gates.TesterProcess
 	stopWithin = fleet.Duration(5 * time.Second)
 )
 
