@@ -3,6 +3,7 @@ package schema
 import (
 	"context"
 	"fmt"
+	"runtime"
 	"runtime/metrics"
 	"time"
 
@@ -45,7 +46,11 @@ func within(ctx context.Context, b budget, name string, do func() (*Document, er
 		return nil, context.Cause(ctx)
 	}
 	done := make(chan outcome, 1)
-	start := heapInUse()
+	var start uint64
+	if b.heap > 0 {
+		runtime.GC() // garbage of earlier work would hide as much growth when it goes
+		start = heapInUse()
+	}
 	go func() {
 		doc, err := do()
 		done <- outcome{doc, err}
