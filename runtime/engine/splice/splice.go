@@ -26,7 +26,7 @@ type Object struct {
 
 // Parse validates src and indexes its top-level members.
 func Parse(src []byte) (Object, error) {
-	if !json.Valid(src) {
+	if !Valid(src) {
 		return Object{}, fmt.Errorf("parse json: %w", syntaxError(src))
 	}
 	i := space(src, 0)
@@ -34,13 +34,21 @@ func Parse(src []byte) (Object, error) {
 		return Object{}, ErrNotObject
 	}
 	var o Object
+	if err := o.index(src, i); err != nil {
+		return Object{}, err
+	}
+	return o, nil
+}
+
+// index reads the members of the valid object that starts at i.
+func (o *Object) index(src []byte, i int) error {
 	i = space(src, i+1)
 	for src[i] != '}' {
 		start := i
 		i = stringEnd(src, i)
 		key, err := unquote(src[start:i])
 		if err != nil {
-			return Object{}, fmt.Errorf("read key: %w", err)
+			return fmt.Errorf("read key: %w", err)
 		}
 		i = space(src, i)
 		i = space(src, i+1) // the colon
@@ -52,7 +60,7 @@ func Parse(src []byte) (Object, error) {
 			i = space(src, i+1)
 		}
 	}
-	return o, nil
+	return nil
 }
 
 // Get returns the bytes of a member's value. Of a repeated key the last one counts,
@@ -138,10 +146,8 @@ func space(b []byte, i int) int {
 
 // stringEnd returns the index after the string that starts at i.
 func stringEnd(b []byte, i int) int {
-	for i++; b[i] != '"'; i++ {
-		if b[i] == '\\' {
-			i++
-		}
+	for i = plain(b, i+1); b[i] != '"'; i = plain(b, i) {
+		i += 2 // the escape and what it escapes
 	}
 	return i + 1
 }

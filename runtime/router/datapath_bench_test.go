@@ -1,0 +1,135 @@
+package router
+
+import (
+	"fmt"
+	"io"
+	"slices"
+	"strings"
+	"sync"
+	"sync/atomic"
+	"testing"
+	"time"
+)
+
+// middles are what is measured, in this order, in one run.
+var middles = []string{"router", "relay", "splice"}
+
+func longPrompt(size int) string { return strings.Repeat("whale ", max(1, size/6)) }
+
+// drive runs b.N requests over so many connections and reports the CPU of the middle.
+func drive(b *testing.B, middle string, connections, units int, unit, body string) {
+	b.Helper()
+	p, d := spawn(b, "stub", nil), spawn(b, "stub", nil)
+	m := spawn(b, middle, []string{p.addr, d.addr})
+	callers := make([]*caller, connections)
+	for i := range callers {
+		callers[i] = dialCaller(b, m.addr, body)
+		if _, err := callers[i].call(); err != nil {
+			b.Fatal(err)
+		}
+	}
+	var left atomic.Int64
+	left.Store(int64(b.N))
+	firsts := make([][]time.Duration, connections)
+	before := m.cpu(b)
+	b.ResetTimer()
+	var wg sync.WaitGroup
+	for i, k := range callers {
+		wg.Go(func() {
+			for left.Add(-1) >= 0 {
+				first, err := k.call()
+				if err != nil {
+					b.Error(err)
+					return
+				}
+				firsts[i] = append(firsts[i], first)
+			}
+		})
+	}
+	wg.Wait()
+	b.StopTimer()
+	spent := m.cpu(b) - before
+	all := slices.Concat(firsts...)
+	slices.Sort(all)
+	b.ReportMetric(float64(spent.Microseconds())/float64(b.N*units), "cpu-µs/"+unit)
+	if units > 1 {
+		b.ReportMetric(float64(b.N*units)/spent.Seconds(), unit+"s/cpu-s")
+	}
+	if len(all) > 0 {
+		b.ReportMetric(float64(all[len(all)/2].Microseconds()), "p50-first-µs")
+		b.ReportMetric(float64(all[len(all)*99/100].Microseconds()), "p99-first-µs")
+	}
+}
+
+func BenchmarkDataPath(b *testing.B) {
+	for _, c := range []struct {
+		name        string
+		connections int
+		frames      int
+		pace        int // µs
+		unit        string
+		size        int
+		stream      bool
+	}{
+		{"buffered16", 16, 1, 0, "request", 64, false},
+		{"buffered1", 1, 1, 0, "request", 64, false},
+		{"stream32", 16, 32, 0, "stream", 64, true},
+		{"stream256", 16, 256, 0, "stream", 64, true},
+		{"paced", 50, 100, 5000, "frame", 64, true},
+		{"body1MiB", 4, 1, 0, "request", 1 << 20, false},
+	} {
+		for _, m := range middles {
+			b.Run(c.name+"/"+m, func(b *testing.B) {
+				stream := ""
+				if c.stream {
+					stream = `"stream":true,`
+				}
+				body := fmt.Sprintf(`{"model":"tern-tiny","prompt":%q,%s"max_tokens":%d,"bench_frames":%d,"bench_pace_us":%d}`, longPrompt(c.size), stream, c.frames, c.frames, c.pace)
+				units := 1
+				if c.unit == "frame" {
+					units = c.frames
+				}
+				drive(b, m, c.connections, units, c.unit, body)
+			})
+		}
+	}
+}
+
+// What a stream holds while its engine is silent, and what the router holds when idle.
+func BenchmarkSilentStreams(b *testing.B) {
+	const streams = 1000
+	for _, name := range middles {
+		b.Run(name, func(b *testing.B) {
+			p, d := spawn(b, "stub", nil), spawn(b, "stub", nil)
+			m := spawn(b, name, []string{p.addr, d.addr})
+			idle := m.rss(b)
+			body := `{"model":"tern-tiny","prompt":"whale","stream":true,"max_tokens":9,"bench_frames":9,"bench_silent":1}`
+			for b.Loop() {
+				for range streams {
+					k := dialCaller(b, m.addr, body)
+					if _, err := k.c.Write(k.wire); err != nil {
+						b.Fatal(err)
+					}
+					if _, err := io.ReadFull(k.r, make([]byte, 200)); err != nil {
+						b.Fatal(err)
+					}
+				}
+			}
+			b.ReportMetric(float64(idle)/(1<<20), "idle-MiB")
+			b.ReportMetric(float64(m.rss(b)-idle)/float64(streams*b.N)/1024, "KiB/stream")
+		})
+	}
+}
+
+// CPU from the start of the process until 64 engines have answered and it is ready.
+func BenchmarkStart64(b *testing.B) {
+	s := spawn(b, "stub", nil)
+	engines := slices.Repeat([]string{s.addr}, 64)
+	var total time.Duration
+	n := 0
+	for b.Loop() {
+		total += spawn(b, "router", engines).cpu(b)
+		n++
+	}
+	b.ReportMetric(float64(total.Milliseconds())/float64(n), "cpu-ms/start")
+}
