@@ -7,12 +7,14 @@ import (
 	"errors"
 	"fmt"
 	"io"
+	"net"
 	"net/http"
 	"net/url"
 	"strings"
 	"time"
 
 	"github.com/narwhal-fleet/narwhal/fleet"
+	"github.com/narwhal-fleet/narwhal/runtime/engine/wire"
 )
 
 // Bounds of answers that the client reads whole.
@@ -28,6 +30,9 @@ type Options struct {
 	Key fleet.Secret
 	// Transport carries the requests; nil uses one of the client's own, without proxy.
 	Transport http.RoundTripper
+	// Direct, if not nil, carries Do over plain TCP without net/http's transport; its address
+	// is that of the client. It has no effect on an https address.
+	Direct *wire.Options
 	// MaxAnswer bounds buffered answers in bytes; 0 = 64 MiB.
 	MaxAnswer int64
 }
@@ -38,6 +43,9 @@ type Client struct {
 	base      string
 	authorize func(http.Header) // holds the key where no formatting reaches it
 	http      *http.Client
+	wire      *wire.Pool // nil = Do goes through http
+	prefix    string     // path of base
+	fields    func(requestID string) []wire.Field
 	maxAnswer int64
 }
 
@@ -65,6 +73,14 @@ func NewClient(base string, opt Options) (*Client, error) {
 	c.http = &http.Client{Transport: rt, CheckRedirect: func(*http.Request, []*http.Request) error {
 		return http.ErrUseLastResponse
 	}}
+	if opt.Direct != nil && u.Scheme == "http" {
+		o := *opt.Direct
+		if o.Address = u.Host; u.Port() == "" {
+			o.Address = net.JoinHostPort(u.Hostname(), "80")
+		}
+		c.wire, c.prefix = wire.New(o), strings.TrimRight(u.EscapedPath(), "/")
+		c.fields = wireFields(opt.Key)
+	}
 	return c, nil
 }
 
@@ -75,16 +91,49 @@ func bearer(key fleet.Secret) func(http.Header) {
 	return func(h http.Header) { h.Set("Authorization", "Bearer "+key.Reveal()) }
 }
 
+func wireFields(key fleet.Secret) func(string) []wire.Field {
+	return func(requestID string) []wire.Field {
+		fields := make([]wire.Field, 0, 2)
+		if !key.Empty() {
+			fields = append(fields, wire.Field{Name: "Authorization", Value: "Bearer " + key.Reveal()})
+		}
+		if requestID != "" {
+			fields = append(fields, wire.Field{Name: "X-Request-Id", Value: requestID})
+		}
+		return fields
+	}
+}
+
 // Base is the engine's URL without a trailing slash.
 func (c *Client) Base() string { return c.base }
 
 // Close frees idle connections.
-func (c *Client) Close() { c.http.CloseIdleConnections() }
+func (c *Client) Close() {
+	c.http.CloseIdleConnections()
+	if c.wire != nil {
+		c.wire.Close()
+	}
+}
+
+// Forget closes idle connections, for an engine whose process has changed or gone.
+func (c *Client) Forget() {
+	c.http.CloseIdleConnections()
+	if c.wire != nil {
+		c.wire.CloseIdle()
+	}
+}
 
 // Do sends one leg and returns the answer as it is, whatever its status. The caller closes the
 // body; closing it early, or ending ctx, aborts the request at the engine. An empty requestID
 // sends none. Errors are transport errors only.
 func (c *Client) Do(ctx context.Context, path string, body []byte, requestID string) (*http.Response, error) {
+	if c.wire != nil {
+		resp, err := c.wire.Post(ctx, c.prefix+path, c.fields(requestID), body)
+		if err != nil {
+			return nil, fmt.Errorf("ask engine: %w", err)
+		}
+		return resp, nil
+	}
 	req, err := http.NewRequestWithContext(ctx, http.MethodPost, c.base+path, bytes.NewReader(body))
 	if err != nil {
 		return nil, fmt.Errorf("make request: %w", err)

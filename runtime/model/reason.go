@@ -35,6 +35,7 @@ const (
 	ReasonOverloaded Reason = "engine_overloaded"
 	ReasonRejected   Reason = "engine_rejected"
 	ReasonEngine     Reason = "engine_error"
+	ReasonPool       Reason = "local_pool"
 	ReasonInvalid    Reason = "invalid_response"
 	ReasonLimit      Reason = "response_limit"
 	ReasonInternal   Reason = "internal"

@@ -11,6 +11,7 @@ import (
 	"syscall"
 
 	"github.com/narwhal-fleet/narwhal/runtime/engine"
+	"github.com/narwhal-fleet/narwhal/runtime/engine/wire"
 	"github.com/narwhal-fleet/narwhal/runtime/journal"
 	"github.com/narwhal-fleet/narwhal/runtime/model"
 )
@@ -155,6 +156,10 @@ func fromTransport(ctx context.Context, phase, iid string, err error) *failure {
 	var large *engine.TooLargeError
 	var op *net.OpError
 	switch {
+	case errors.Is(err, wire.ErrPool):
+		f := engineFault(phase, iid, model.ReasonPool, classNone, err.Error(), false)
+		f.status = 504
+		return f
 	case errors.As(err, &large):
 		f := engineFault(phase, iid, model.ReasonLimit, classNone, err.Error(), false)
 		f.message = "Response exceeds the configured limit"

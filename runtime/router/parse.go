@@ -3,8 +3,9 @@ package router
 import (
 	"bytes"
 	"encoding/json"
+	"errors"
 	"math"
-	"unicode/utf8"
+	"strconv"
 
 	"github.com/narwhal-fleet/narwhal/runtime/engine/splice"
 )
@@ -48,7 +49,7 @@ func (c *call) promptField() string {
 func parseCall(chat bool, body []byte) (*call, *failure) {
 	o, err := splice.Parse(body)
 	if err != nil {
-		if json.Valid(body) {
+		if errors.Is(err, splice.ErrNotObject) {
 			return nil, invalid("", "the request body must be a JSON object")
 		}
 		return nil, invalid("", "the request body is not valid JSON")
@@ -73,13 +74,14 @@ func (c *call) get(key string) (json.RawMessage, bool) {
 
 func (c *call) head() *failure {
 	if v, ok := c.get("model"); ok {
-		if json.Unmarshal(v, &c.model) != nil {
+		if c.model, c.named = splice.String(v); !c.named {
 			return invalid("model", "model must be a string")
 		}
-		c.named = true
 	}
-	if v, ok := c.get("stream"); ok && json.Unmarshal(v, &c.stream) != nil {
-		return invalid("stream", "stream must be a boolean")
+	if v, ok := c.get("stream"); ok {
+		if c.stream = string(v) == "true"; !c.stream && string(v) != "false" {
+			return invalid("stream", "stream must be a boolean")
+		}
 	}
 	ints := map[string]int{}
 	for _, k := range []string{"n", "best_of", "max_tokens", "max_completion_tokens"} {
@@ -99,10 +101,8 @@ func (c *call) head() *failure {
 		c.wanted = max(0, ints["max_tokens"])
 	}
 	if v, ok := c.get("stream_options"); ok {
-		var so struct {
-			Include bool `json:"include_usage"`
-		}
-		c.usage = json.Unmarshal(v, &so) == nil && so.Include
+		include, _ := splice.View(v).Get("include_usage")
+		c.usage = string(include) == "true"
 	}
 	if v, ok := c.get("return_token_ids"); ok {
 		c.ids = string(v) == "true"
@@ -112,11 +112,15 @@ func (c *call) head() *failure {
 
 // integer reads a JSON integer; a number with a fraction, an exponent or a boolean is none.
 func integer(v json.RawMessage) (int, bool) {
-	var n int64
-	if json.Unmarshal(v, &n) != nil {
+	n, err := strconv.ParseInt(string(v), 10, 64)
+	if err != nil {
+		// Beyond 64 bits it is an integer all the same.
+		if errors.Is(err, strconv.ErrRange) {
+			return map[bool]int{true: math.MinInt32, false: math.MaxInt32}[v[0] == '-'], true
+		}
 		return 0, false
 	}
-	return int(min(n, math.MaxInt32)), true
+	return int(max(math.MinInt32, min(n, math.MaxInt32))), true
 }
 
 func (c *call) prompt() *failure {
@@ -126,9 +130,8 @@ func (c *call) prompt() *failure {
 	}
 	switch v[0] {
 	case '"':
-		var s string
-		if json.Unmarshal(v, &s) == nil && !c.chat {
-			c.runes = utf8.RuneCountInString(s)
+		if !c.chat {
+			c.runes = splice.Runes(v)
 		}
 		return nil
 	case '[':
@@ -142,38 +145,43 @@ func (c *call) prompt() *failure {
 
 // listed sizes a prompt that is an array: token ids, or several prompts of either form.
 func (c *call) listed(v json.RawMessage) {
-	var ids []uint32
-	var many [][]uint32
-	var texts []string
-	switch {
-	case json.Unmarshal(v, &ids) == nil:
-		c.tokens, c.longest = len(ids), len(ids)
-	case json.Unmarshal(v, &many) == nil:
-		for _, m := range many {
-			c.tokens += len(m)
-			c.longest = max(c.longest, len(m))
-		}
-	case json.Unmarshal(v, &texts) == nil:
-		c.uncounted = true
-		for _, t := range texts {
-			c.runes += utf8.RuneCountInString(t)
-		}
-	default:
-		c.uncounted = true
+	n, ints, _ := splice.Count(v)
+	if n == ints {
+		c.tokens, c.longest = n, n
+		return
 	}
+	prompts, _ := splice.Elements(v, n)
+	c.uncounted = true
+	for _, p := range prompts {
+		if p[0] == '"' {
+			c.runes += splice.Runes(p)
+			continue
+		}
+		ids, ints, ok := splice.Count(p)
+		if !ok || ids != ints {
+			c.tokens, c.longest = 0, 0
+			return
+		}
+		c.tokens += ids
+		c.longest = max(c.longest, ids)
+	}
+	c.uncounted = c.tokens == 0
 }
+
+// maxMessages of one conversation.
+const maxMessages = 1 << 20
 
 func (c *call) messages() *failure {
 	v, ok := c.get("messages")
 	if !ok {
 		return nil
 	}
-	var items []json.RawMessage
-	if v[0] != '[' || json.Unmarshal(v, &items) != nil {
+	items, ok := splice.Elements(v, maxMessages)
+	if !ok {
 		return invalid("messages", "messages must be an array")
 	}
 	for _, m := range items {
-		if len(m) == 0 || m[0] != '{' {
+		if m[0] != '{' {
 			return invalid("messages", "every item in messages must be an object")
 		}
 		if c.chat {
@@ -183,24 +191,20 @@ func (c *call) messages() *failure {
 	return nil
 }
 
-func contentRunes(message json.RawMessage) int {
-	var m struct {
-		Content json.RawMessage `json:"content"`
-	}
-	if json.Unmarshal(message, &m) != nil || len(m.Content) == 0 {
+// contentRunes counts the text of a message: a string, or the text of its parts.
+func contentRunes(message []byte) int {
+	v, ok := splice.View(message).Get("content")
+	if !ok {
 		return 0
 	}
-	var s string
-	if json.Unmarshal(m.Content, &s) == nil {
-		return utf8.RuneCountInString(s)
-	}
-	var parts []struct {
-		Text string `json:"text"`
+	if v[0] == '"' {
+		return splice.Runes(v)
 	}
 	n := 0
-	if json.Unmarshal(m.Content, &parts) == nil {
-		for _, p := range parts {
-			n += utf8.RuneCountInString(p.Text)
+	parts, _ := splice.Elements(v, maxMessages)
+	for _, p := range parts {
+		if t, ok := splice.View(p).Get("text"); ok && t[0] == '"' {
+			n += splice.Runes(t)
 		}
 	}
 	return n

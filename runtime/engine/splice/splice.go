@@ -5,9 +5,11 @@
 package splice
 
 import (
+	"bytes"
 	"encoding/json"
 	"errors"
 	"fmt"
+	"unicode/utf8"
 )
 
 // ErrNotObject is returned for valid JSON that is not an object.
@@ -126,15 +128,22 @@ func syntaxError(src []byte) error {
 	return errors.New("invalid json")
 }
 
-func unquote(q []byte) (string, error) {
-	for _, c := range q {
-		if c == '\\' {
-			var s string
-			err := json.Unmarshal(q, &s)
-			return s, err
-		}
+// String decodes a valid JSON string; ok is false for any other value.
+func String(valid []byte) (s string, ok bool) {
+	if len(valid) < 2 || valid[0] != '"' {
+		return "", false
 	}
-	return string(q[1 : len(q)-1]), nil
+	s, err := unquote(valid)
+	return s, err == nil
+}
+
+func unquote(q []byte) (string, error) {
+	if bytes.IndexByte(q, '\\') < 0 && utf8.Valid(q) {
+		return string(q[1 : len(q)-1]), nil
+	}
+	var s string
+	err := json.Unmarshal(q, &s)
+	return s, err
 }
 
 func space(b []byte, i int) int {
