@@ -6,6 +6,8 @@ import (
 	"fmt"
 	"slices"
 	"strings"
+
+	"github.com/narwhal-fleet/narwhal/runtime/engine/splice"
 )
 
 // assembly puts a buffered answer together from the events of a decode stream. Members it
@@ -67,30 +69,24 @@ func newAssembly(chat, ids bool) *assembly {
 	return &assembly{chat: chat, ids: ids, choices: map[int]*choice{}}
 }
 
-// add merges one event's payload.
-func (a *assembly) add(payload []byte) error {
-	var top map[string]json.RawMessage
-	if err := json.Unmarshal(payload, &top); err != nil {
-		return fmt.Errorf("read event: %w", err)
+// add merges one event.
+func (a *assembly) add(e *chunk) error {
+	if e.broken {
+		return errors.New("read choices: they are no list of objects")
 	}
-	for _, k := range sorted(top) {
+	for k, v := range e.top.All() {
 		switch {
 		case k == "choices" || k == "object":
 		case !a.ids && k == "prompt_token_ids":
 		default:
-			a.top.set(k, top[k])
+			a.top.set(k, v)
 		}
 	}
-	var choices []map[string]json.RawMessage
-	if raw, ok := top["choices"]; ok {
-		if err := json.Unmarshal(raw, &choices); err != nil {
-			return fmt.Errorf("read choices: %w", err)
-		}
-	}
-	for _, c := range choices {
+	for _, c := range e.choices {
 		index := 0
-		if raw, ok := c["index"]; ok {
-			if err := json.Unmarshal(raw, &index); err != nil || index < 0 || index > 1<<16 {
+		if raw, ok := c.Get("index"); ok {
+			var whole bool
+			if index, whole = integer(raw); !whole || index < 0 || index > 1<<16 {
 				return errors.New("read choice: index is no small integer")
 			}
 		}
@@ -106,18 +102,8 @@ func (a *assembly) add(payload []byte) error {
 	return nil
 }
 
-func sorted(m map[string]json.RawMessage) []string {
-	keys := make([]string, 0, len(m))
-	for k := range m {
-		keys = append(keys, k)
-	}
-	slices.Sort(keys)
-	return keys
-}
-
-func (c *choice) merge(from map[string]json.RawMessage, ids bool) error {
-	for _, k := range sorted(from) {
-		v := from[k]
+func (c *choice) merge(from splice.Object, ids bool) error {
+	for k, v := range from.All() {
 		var err error
 		switch k {
 		case "index":
@@ -156,12 +142,12 @@ func appendTo(list *[]json.RawMessage, v json.RawMessage) error {
 }
 
 func (c *choice) text(key string, v json.RawMessage) error {
-	var s *string
-	if err := json.Unmarshal(v, &s); err != nil {
-		return err
-	}
-	if s == nil {
+	if string(v) == "null" {
 		return nil
+	}
+	s, ok := splice.String(v)
+	if !ok {
+		return errors.New("it is no string")
 	}
 	b := c.texts[key]
 	if b == nil {
@@ -169,17 +155,18 @@ func (c *choice) text(key string, v json.RawMessage) error {
 		c.texts[key] = b
 		c.order = append(c.order, key)
 	}
-	b.WriteString(*s)
+	b.WriteString(s)
 	return nil
 }
 
 func (c *choice) delta(raw json.RawMessage) error {
-	var d map[string]json.RawMessage
-	if err := json.Unmarshal(raw, &d); err != nil {
-		return err
+	if string(raw) == "null" {
+		return nil
 	}
-	for _, k := range sorted(d) {
-		v := d[k]
+	if raw[0] != '{' {
+		return errors.New("it is no object")
+	}
+	for k, v := range splice.View(raw).All() {
 		var err error
 		switch k {
 		case "role":

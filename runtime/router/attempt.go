@@ -168,11 +168,11 @@ func (q *request) whole(ctx context.Context, l *lease, leg []byte, id string) *f
 	if f != nil {
 		return f
 	}
-	var c chunk
-	if json.Unmarshal(raw, &c) != nil {
+	c, ok := readChunk(raw)
+	if !ok {
 		return engineFault(phaseDecode, l.d.id, model.ReasonInvalid, classInference, "answer is no JSON", true)
 	}
-	q.usage = c.Usage
+	q.usage = c.usage
 	o := q.r.own
 	o.do(func() { o.absolve(l.d, classConnection, classInference, classStream) })
 	q.started = true

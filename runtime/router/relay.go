@@ -137,21 +137,19 @@ func (r *relay) event(e []byte) (bore bool, f *failure) {
 	q := r.q
 	payload := data(e)
 	k, c := classify(payload, q.firstToken == 0 || r.sink != nil)
-	if c != nil && c.Usage != nil {
-		q.usage = c.Usage
-	}
 	if c != nil {
-		for _, ch := range c.Choices {
-			if ch.Finish != nil {
-				q.finish = *ch.Finish
-			}
+		if c.usage != nil {
+			q.usage = c.usage
+		}
+		if c.finish != "" {
+			q.finish = c.finish
 		}
 	}
 	switch k {
 	case kindError:
 		detail := "error event in the stream"
-		if c != nil && len(c.Error) > 0 {
-			detail += ": " + string(c.Error)
+		if c != nil && len(c.err) > 0 {
+			detail += ": " + string(c.err)
 		}
 		return false, engineFault(phaseDecode, r.l.d.id, model.ReasonEngine, classStream, detail, true)
 	case kindDone:
@@ -169,8 +167,8 @@ func (r *relay) event(e []byte) (bore bool, f *failure) {
 		}
 	}
 	if r.sink != nil {
-		if k != kindDone && len(payload) > 0 && c != nil {
-			if err := r.sink.add(payload); err != nil {
+		if c != nil {
+			if err := r.sink.add(c); err != nil {
 				return bore, engineFault(phaseDecode, r.l.d.id, model.ReasonInvalid, classStream, err.Error(), true)
 			}
 		}

@@ -2,7 +2,8 @@ package router
 
 import (
 	"bytes"
-	"encoding/json"
+
+	"github.com/narwhal-fleet/narwhal/runtime/engine/splice"
 )
 
 // splitter cuts a byte stream into server-sent events. It keeps what is not complete yet
@@ -107,28 +108,64 @@ const (
 	kindError             // an error object in a 200 stream, or a choice that ended in failure
 )
 
-// chunk is what the relay reads of an event.
+// chunk is one decoded event: views over its bytes.
 type chunk struct {
-	Error   json.RawMessage `json:"error"`
-	Usage   *usage          `json:"usage"`
-	Choices []struct {
-		Text   string  `json:"text"`
-		Finish *string `json:"finish_reason"`
-		Delta  struct {
-			Content   *string         `json:"content"`
-			Reasoning *string         `json:"reasoning"`
-			Thinking  *string         `json:"reasoning_content"`
-			Refusal   *string         `json:"refusal"`
-			ToolCalls json.RawMessage `json:"tool_calls"`
-			Function  json.RawMessage `json:"function_call"`
-		} `json:"delta"`
-	} `json:"choices"`
+	top     splice.Object
+	choices []splice.Object
+	err     []byte // the error member; nil for none
+	usage   *usage
+	broken  bool   // choices are no list of objects
+	finish  string // the last choice's finish_reason; "" = none
 }
 
-type usage struct {
-	Prompt     int `json:"prompt_tokens"`
-	Completion int `json:"completion_tokens"`
-	Total      int `json:"total_tokens"`
+type usage struct{ Prompt, Completion, Total int }
+
+// maxChoices of one event.
+const maxChoices = 1 << 10
+
+// readChunk decodes an event; false when it is no JSON object.
+func readChunk(payload []byte) (*chunk, bool) {
+	top, err := splice.Parse(payload)
+	if err != nil {
+		return nil, false
+	}
+	c := &chunk{top: top}
+	for k, v := range top.All() {
+		if string(v) == "null" {
+			continue
+		}
+		switch k {
+		case "error":
+			c.err = v
+		case "usage":
+			c.usage = readUsage(v)
+		case "choices":
+			list, ok := splice.Elements(v, maxChoices)
+			c.broken, c.choices = !ok, c.choices[:0]
+			for _, e := range list {
+				c.broken = c.broken || e[0] != '{'
+				c.choices = append(c.choices, splice.View(e))
+			}
+		}
+	}
+	for _, ch := range c.choices {
+		if f, ok := ch.Get("finish_reason"); ok {
+			if s, ok := splice.String(f); ok {
+				c.finish = s
+			}
+		}
+	}
+	return c, true
+}
+
+func readUsage(v []byte) *usage {
+	o := splice.View(v)
+	number := func(key string) int {
+		raw, _ := o.Get(key)
+		n, _ := integer(raw)
+		return max(0, n)
+	}
+	return &usage{number("prompt_tokens"), number("completion_tokens"), number("total_tokens")}
 }
 
 // classify reads an event. Events of a running stream are mostly plain tokens: those are
@@ -142,44 +179,60 @@ func classify(payload []byte, deep bool) (kind, *chunk) {
 	case !deep && !telling(payload):
 		return kindToken, nil
 	}
-	var c chunk
-	if json.Unmarshal(payload, &c) != nil {
+	c, ok := readChunk(payload)
+	switch {
+	case !ok:
 		return kindOther, nil
+	case len(c.err) > 0:
+		return kindError, c
+	case len(c.choices) == 0 && c.usage != nil:
+		return kindUsage, c
+	case c.finish == "error" || c.finish == "abort":
+		return kindError, c
 	}
-	if len(c.Error) > 0 && string(c.Error) != "null" {
-		return kindError, &c
-	}
-	if len(c.Choices) == 0 {
-		if c.Usage != nil {
-			return kindUsage, &c
-		}
-		return kindOther, &c
-	}
-	k := kindOther
-	for _, ch := range c.Choices {
-		if ch.Finish != nil {
-			if *ch.Finish == "error" || *ch.Finish == "abort" {
-				return kindError, &c
-			}
-			k = kindToken
-		}
-		d := ch.Delta
-		if ch.Text != "" || filled(d.Content) || filled(d.Reasoning) || filled(d.Thinking) || filled(d.Refusal) ||
-			present(d.ToolCalls) || present(d.Function) {
-			k = kindToken
+	for _, ch := range c.choices {
+		if bears(ch) {
+			return kindToken, c
 		}
 	}
-	return k, &c
+	return kindOther, c
 }
+
+// bears reports whether a choice carries output, or its end.
+func bears(choice splice.Object) bool {
+	for k, v := range choice.All() {
+		switch k {
+		case "finish_reason":
+			if string(v) != "null" {
+				return true
+			}
+		case "text":
+			if filled(v) {
+				return true
+			}
+		case "delta":
+			for k, v := range splice.View(v).All() {
+				switch k {
+				case "content", "reasoning", "reasoning_content", "refusal":
+					if filled(v) {
+						return true
+					}
+				case "tool_calls", "function_call":
+					if string(v) != "null" && string(v) != "[]" {
+						return true
+					}
+				}
+			}
+		}
+	}
+	return false
+}
+
+// filled reports a string that is not empty.
+func filled(v []byte) bool { return len(v) > 2 && v[0] == '"' }
 
 // telling reports whether a payload may hold something that the relay must decode.
 func telling(p []byte) bool {
 	return bytes.Contains(p, []byte(`"error"`)) || bytes.Contains(p, []byte(`"usage"`)) ||
 		bytes.Count(p, []byte(`"finish_reason"`)) > bytes.Count(p, []byte(`"finish_reason":null`))
-}
-
-func filled(s *string) bool { return s != nil && *s != "" }
-
-func present(v json.RawMessage) bool {
-	return len(v) > 0 && string(v) != "null" && string(v) != "[]"
 }

@@ -3,6 +3,7 @@ package router
 import (
 	"bytes"
 	"encoding/json"
+	"errors"
 	"strings"
 	"testing"
 
@@ -104,7 +105,7 @@ func TestAssembly(t *testing.T) {
 	} {
 		a := newAssembly(c.chat, c.ids)
 		for _, e := range c.events {
-			if err := a.add([]byte(e)); err != nil {
+			if err := add(a, e); err != nil {
 				t.Fatalf("%s: %v", name, err)
 			}
 		}
@@ -115,9 +116,17 @@ func TestAssembly(t *testing.T) {
 	}
 }
 
+func add(a *assembly, payload string) error {
+	c, ok := readChunk([]byte(payload))
+	if !ok {
+		return errors.New("no JSON object")
+	}
+	return a.add(c)
+}
+
 func TestAssemblyRefuses(t *testing.T) {
 	for _, e := range []string{`{`, `{"choices":3}`, `{"choices":[{"index":-1}]}`, `{"choices":[{"text":5}]}`, `{"choices":[{"delta":[]}]}`, `{"choices":[{"token_ids":7}]}`} {
-		if newAssembly(true, true).add([]byte(e)) == nil {
+		if add(newAssembly(true, true), e) == nil {
 			t.Errorf("accepted %s", e)
 		}
 	}
@@ -125,7 +134,7 @@ func TestAssemblyRefuses(t *testing.T) {
 		t.Error("an answer without choices")
 	}
 	a := newAssembly(true, false)
-	if err := a.add([]byte(`{"choices":[{"delta":{"tool_calls":[{"index":0}]}}]}`)); err != nil {
+	if err := add(a, `{"choices":[{"delta":{"tool_calls":[{"index":0}]}}]}`); err != nil {
 		t.Fatal(err)
 	}
 	if _, err := a.answer(1, 1); err == nil {
@@ -173,7 +182,7 @@ func FuzzEngineStream(f *testing.F) {
 				p := data(e)
 				_, _ = classify(p, true)
 				_, _ = classify(p, false)
-				_ = a.add(p)
+				_ = add(a, string(p))
 			}
 		}
 		if !bytes.Equal(append(got, s.rest...), b) {

@@ -9,6 +9,7 @@ import (
 	"encoding/json"
 	"errors"
 	"fmt"
+	"iter"
 	"unicode/utf8"
 )
 
@@ -194,6 +195,17 @@ func nestedEnd(b []byte, i int) int {
 		i++
 		if depth == 0 {
 			return i
+		}
+	}
+}
+
+// All yields each member with the bytes of its value, in order, repeated ones included.
+func (o Object) All() iter.Seq2[string, []byte] {
+	return func(yield func(string, []byte) bool) {
+		for _, m := range o.members {
+			if !yield(m.key, m.value) {
+				return
+			}
 		}
 	}
 }
