@@ -55,6 +55,8 @@ type EngineView struct {
 	PrefillRequests int     `json:"prefill_requests,omitempty"`
 	DecodeRequests  int     `json:"decode_requests,omitempty"`
 	DecodeTokens    int     `json:"decode_tokens,omitempty"` // resident KV: prompts and delivered output
+	// Held is the KV, in tokens, of prefilled prompts that no decode engine has read yet.
+	Held int `json:"held,omitempty"`
 	// DecodeRemaining is how many tokens the residents are still expected to make, in all.
 	DecodeRemaining int `json:"decode_remaining,omitempty"`
 	// Residents are the same requests one by one, those still prefilling elsewhere

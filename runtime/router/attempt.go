@@ -22,16 +22,19 @@ func (q *request) attempt(n int) *failure {
 	if f != nil {
 		return f
 	}
-	o := q.r.own
-	defer o.do(func() { o.release(l, o.now()) })
-	q.prefillEnd, q.firstToken, q.lastToken, q.usage, q.finish = 0, 0, 0, nil, ""
+	q.prefillEnd, q.firstToken, q.lastToken, q.usage, q.finish, q.handoffDelay = 0, 0, 0, nil, "", 0
 	q.row.Attempts = n
 	// The leg context ends with the attempt, so nothing of it outlives a retry.
 	ctx, cancel := context.WithCancelCause(q.ctx)
 	defer cancel(errFinished)
 	if l.p == l.d {
+		defer l.d.tie(cancel)()
 		return q.decodeLeg(ctx, l, n, body, engine.Handoff{}, splittable)
 	}
+	// The producer matters until its KV has been read.
+	q.untie = l.p.tie(cancel)
+	defer func() { q.untie() }()
+	defer l.d.tie(cancel)()
 	h, f := q.prefillLeg(ctx, l, n, body)
 	if f != nil {
 		return f
@@ -52,7 +55,6 @@ func (q *request) prefillLeg(ctx context.Context, l *lease, n int, body []byte) 
 	limit := time.AfterFunc(q.r.set.prefillTimeout, func() { cancel(errPrefill) })
 	defer limit.Stop()
 	start := o.now()
-	o.do(func() { o.n.prefillAttempts++ })
 	raw, f := q.buffer(ctx, l.p, leg, fmt.Sprintf("%s-a%d-prefill", q.row.RID, n), phasePrefill)
 	end := o.now()
 	q.row.Upstream.Prefill += end - start
@@ -63,7 +65,15 @@ func (q *request) prefillLeg(ctx context.Context, l *lease, n int, body []byte) 
 	o.do(func() {
 		o.prefilled(l, end, f == nil)
 		if f == nil {
+			if err := q.r.incarnate(l.p, h.EngineID); err != nil {
+				f = q.badHandoff(l, err)
+			}
+		}
+		if f == nil {
 			o.absolve(l.p, classConnection, classInference, classHandoff)
+			o.n.decodeAttempts++
+			o.pin(l)
+			o.decoding(l)
 		}
 	})
 	if f != nil {
@@ -76,27 +86,27 @@ func (q *request) prefillLeg(ctx context.Context, l *lease, n int, body []byte) 
 
 // handoff reads and judges what leg 1 returned.
 func (q *request) handoff(l *lease, raw []byte) (engine.Handoff, *failure) {
-	bad := func(err error) *failure {
-		f := engineFault(phasePrefill, l.p.id, model.ReasonInvalid, classHandoff, err.Error(), true)
-		f.upstream = http.StatusOK
-		return f
-	}
 	h, u, err := q.r.dialect.ParseHandoff(raw, time.Now())
 	if err != nil {
-		return h, bad(err)
+		return h, q.badHandoff(l, err)
 	}
-	want := engine.Expect{PromptTokens: u.PromptTokens}
-	q.r.own.do(func() { want.BlockSize = l.p.facts.blockSize })
+	want := engine.Expect{PromptTokens: u.PromptTokens, BlockSize: l.blockSize}
 	if err := q.r.dialect.Check(h, want); err != nil {
 		q.r.own.do(func() {
 			q.r.own.event("handoff_refused", q.r.own.now(), map[string]any{"iid": l.p.id, "rid": q.row.RID, "why": err.Error()})
 		})
-		return h, bad(err)
+		return h, q.badHandoff(l, err)
 	}
 	if u.CachedTokens > 0 {
 		q.row.CachedTokens[l.p.id] = u.CachedTokens
 	}
 	return h, nil
+}
+
+func (q *request) badHandoff(l *lease, err error) *failure {
+	f := engineFault(phasePrefill, l.p.id, model.ReasonInvalid, classHandoff, err.Error(), true)
+	f.upstream = http.StatusOK
+	return f
 }
 
 // buffer sends a leg and reads its whole answer.
@@ -133,7 +143,7 @@ func statusFailure(ctx context.Context, phase, iid string, resp *http.Response) 
 func (q *request) decodeLeg(ctx context.Context, l *lease, n int, body []byte, h engine.Handoff, streamed bool) *failure {
 	q.phase = phaseDecode
 	o := q.r.own
-	if !h.Empty() && time.Now().After(h.Deadline(0)) {
+	if !h.Empty() && time.Now().After(h.Deadline(dur(l.ttl))) {
 		f := coded(504, "handoff_expired", "KV handoff expired before decode dispatch")
 		f.terminal, f.reason, f.phase, f.transient = "expired", model.ReasonHandoff, phasePrefill, true
 		f.engineID = l.p.id
@@ -147,15 +157,13 @@ func (q *request) decodeLeg(ctx context.Context, l *lease, n int, body []byte, h
 		return internal(err.Error())
 	}
 	start := o.now()
-	o.do(func() {
-		o.n.decodeAttempts++
-		if !h.Empty() {
-			o.decoding(l)
-		}
-	})
+	if h.Empty() {
+		o.do(func() { o.n.decodeAttempts++ })
+	}
 	q.row.DecodeAttempts++
 	defer func() { q.row.Upstream.Decode += o.now() - start }()
 	id := fmt.Sprintf("%s-a%d-decode", q.row.RID, n)
+	l.sent.Store(!h.Empty())
 	if !streamed && !q.call.stream {
 		return q.whole(ctx, l, leg, id)
 	}
@@ -172,10 +180,8 @@ func (q *request) whole(ctx context.Context, l *lease, leg []byte, id string) *f
 	if !ok {
 		return engineFault(phaseDecode, l.d.id, model.ReasonInvalid, classInference, "answer is no JSON", true)
 	}
-	q.usage = c.usage
-	o := q.r.own
-	o.do(func() { o.absolve(l.d, classConnection, classInference, classStream) })
-	q.started = true
+	q.usage, q.finish = c.usage, c.finish
+	q.started, q.answered = true, true
 	q.row.Status = ptr(http.StatusOK)
 	writeBody(q.w, http.StatusOK, raw)
 	return nil

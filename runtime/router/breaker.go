@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"sync"
+	"syscall"
 	"time"
 
 	"github.com/narwhal-fleet/narwhal/runtime/engine"
@@ -35,6 +36,10 @@ func (r *Router) blame(f *failure) {
 			return
 		}
 		n.streak[f.class]++
+		if f.gone && !n.verifying {
+			// Nobody listens, or the process dropped its connections: ask at once.
+			n.verifying, verify = true, probeHealth
+		}
 		if n.streak[f.class] < max(1, r.set.Fleet.Recovery.EjectAfter) {
 			return
 		}
@@ -68,6 +73,11 @@ func (o *owner) eject(n *node, cause string) {
 		return
 	}
 	n.ejected, n.verifying = cause, false
+	if cause != causeHealth && cause != causeInference {
+		n.incarnation = ""
+		n.tether.end()
+		n.data.Forget()
+	}
 	o.n.ejections[[2]string{n.id, cause}]++
 	o.publish()
 	o.set.Logger.Warn("engine ejected", "engine", n.id, "cause", cause)
@@ -77,7 +87,7 @@ func (o *owner) eject(n *node, cause string) {
 func (o *owner) readmit(n *node, f facts, evidence string) {
 	n.ejected, n.misses, n.verifying = "", 0, false
 	clear(n.streak)
-	n.facts, n.known = f, true
+	n.facts, n.known, n.counters, n.incarnation = f, true, nil, ""
 	o.n.readmissions[[2]string{n.id, evidence}]++
 	o.publish()
 	o.set.Logger.Info("engine readmitted", "engine", n.id, "evidence", evidence)
@@ -92,8 +102,7 @@ func (r *Router) interrogate(n *node, kind string) {
 	if kind == probeHealth {
 		err = n.control.Health(ctx)
 	} else {
-		_, err = n.control.Complete(ctx, engine.CompletionRequest{Model: r.set.Fleet.Model, Prompt: "probe " + requestID(), MaxTokens: 1,
-			IgnoreEOS: true, RequestID: "probe-" + requestID()})
+		err = r.set.token(ctx, n)
 	}
 	if r.life.Err() != nil {
 		return
@@ -104,10 +113,17 @@ func (r *Router) interrogate(n *node, kind string) {
 			cause = causeInference
 		}
 		n.verifying = false
-		if err != nil {
+		n.local++
+		switch {
+		case errors.Is(err, syscall.ECONNREFUSED):
+			outcome = "failed"
+			r.own.eject(n, causeConnection)
+		case err != nil:
 			outcome = "failed"
 			r.own.eject(n, cause)
-		} else {
+		case kind == probeHealth:
+			r.own.absolve(n, classConnection, classTimeout, classOverload, classLiveness)
+		default:
 			r.own.absolve(n, classes...)
 		}
 		r.own.n.probes[[3]string{n.id, kind, outcome}]++
@@ -146,6 +162,10 @@ func (r *Router) liveness(ctx context.Context, n *node) {
 	defer cancel()
 	started := time.Now()
 	err := n.control.Health(limited)
+	var st *engine.State
+	if err == nil {
+		st = r.scrape(limited, n)
+	}
 	if ctx.Err() != nil {
 		return
 	}
@@ -155,6 +175,9 @@ func (r *Router) liveness(ctx context.Context, n *node) {
 		switch {
 		case err == nil:
 			r.own.absolve(n, classConnection, classTimeout, classOverload, classLiveness)
+			r.own.watchEngine(n, st)
+		case errors.Is(err, syscall.ECONNREFUSED):
+			r.own.eject(n, causeConnection)
 		case !late:
 			n.misses++
 			n.streak[classLiveness] = n.misses
@@ -181,6 +204,10 @@ func (r *Router) reconsider(ctx context.Context, n *node) {
 				r.own.event("engine_ejected", r.own.now(), map[string]any{"iid": n.id, "cause": causeGeneration})
 			}
 		case err == nil:
+			if err := r.own.agrees(n, f); err != nil {
+				r.set.Logger.Warn("engine stays out", "engine", n.id, "error", err.Error())
+				return
+			}
 			r.own.readmit(n, f, "health")
 		}
 	})

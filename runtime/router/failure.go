@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"io"
 	"net"
 	"os"
 	"regexp"
@@ -68,6 +69,7 @@ type failure struct {
 	engineID  string
 	upstream  int // engine's status; 0 = none
 	transient bool
+	gone      bool   // the engine's process does not answer any more
 	ready     string // readiness reason of a rejection
 }
 
@@ -119,7 +121,11 @@ func fromStatus(phase, iid string, e *engine.StatusError) *failure {
 	case e.Status == 408:
 		f = engineFault(phase, iid, model.ReasonTimeout, classOverload, e.Error(), true)
 	case e.Busy():
-		f = engineFault(phase, iid, model.ReasonOverloaded, classOverload, e.Error(), true)
+		class := classOverload
+		if e.Status == 503 {
+			class = classNone // its own queue is full: another engine, and nothing against this one
+		}
+		f = engineFault(phase, iid, model.ReasonOverloaded, class, e.Error(), true)
 		f.status, f.retryAfter = 429, 1
 		f.typ, f.hasCode, f.code = "server_overloaded_error", false, nil
 	case e.Status == 504:
@@ -146,6 +152,10 @@ func fromTransport(ctx context.Context, phase, iid string, err error) *failure {
 	switch cause := context.Cause(ctx); {
 	case errors.Is(cause, errDeadline), errors.Is(cause, errShutdown), errors.Is(cause, errFinished):
 		return ended(cause)
+	case errors.Is(cause, errEngineGone):
+		f := engineFault(phase, iid, model.ReasonConnection, classNone, cause.Error(), true)
+		f.gone = true
+		return f
 	case errors.Is(cause, errPrefill):
 		return engineFault(phase, iid, model.ReasonTimeout, classTimeout, cause.Error(), true)
 	case errors.Is(cause, errFirstToken), errors.Is(cause, errGap):
@@ -169,7 +179,13 @@ func fromTransport(ctx context.Context, phase, iid string, err error) *failure {
 		f.status = 504
 		return f
 	case errors.Is(err, syscall.ECONNREFUSED), errors.As(err, &op) && op.Op == "dial":
-		return engineFault(phase, iid, model.ReasonUnreach, classConnection, err.Error(), true)
+		f := engineFault(phase, iid, model.ReasonUnreach, classConnection, err.Error(), true)
+		f.gone = errors.Is(err, syscall.ECONNREFUSED)
+		return f
+	case errors.Is(err, wire.ErrNoAnswer), errors.Is(err, syscall.ECONNRESET), errors.Is(err, syscall.EPIPE), errors.Is(err, io.ErrUnexpectedEOF):
+		f := engineFault(phase, iid, model.ReasonConnection, classTimeout, err.Error(), true)
+		f.gone = true
+		return f
 	case errors.Is(err, os.ErrDeadlineExceeded):
 		return engineFault(phase, iid, model.ReasonTimeout, classTimeout, err.Error(), true)
 	}

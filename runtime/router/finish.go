@@ -24,6 +24,18 @@ func (q *request) end(f *failure) {
 	}
 	o := q.r.own
 	o.do(func() {
+		if q.seated {
+			o.n.retained--
+			o.n.inflight--
+			o.n.drain.ended(o.now())
+		}
+		if q.answered && q.lease != nil {
+			o.absolve(q.lease.d, classConnection, classInference, classStream, classHandoff)
+		}
+		if q.handoffDelay > 0 && q.lease != nil {
+			o.learnHandoff(q.handoffDelay, q.lease)
+		}
+		q.release(o)
 		o.n.finish(row)
 		if f == nil {
 			o.replenish()

@@ -4,8 +4,10 @@ import (
 	"context"
 	"crypto/sha256"
 	"encoding/hex"
+	"errors"
 	"fmt"
 	"math"
+	"regexp"
 	"strconv"
 	"strings"
 
@@ -59,12 +61,14 @@ func canonicalString(s string) string {
 type facts struct {
 	identity  engine.Identity
 	blockSize int
-	context   int // tokens of prompt and answer that one request may have; 0 = not told
+	lease     float64 // seconds that it holds unread KV; 0 = not told
+	root      string  // model path as the engine was told
+	context   int     // tokens of prompt and answer that one request may have; 0 = not told
 }
 
 // examine asks an engine who it is and whether its profile still holds.
 func (s *settings) examine(ctx context.Context, n *node) (facts, error) {
-	ctx, cancel := context.WithTimeout(ctx, s.health)
+	ctx, cancel := context.WithTimeout(ctx, s.health+max(s.health, s.firstToken))
 	defer cancel()
 	if err := n.control.Health(ctx); err != nil {
 		return facts{}, fmt.Errorf("probe health: %w", err)
@@ -73,6 +77,9 @@ func (s *settings) examine(ctx context.Context, n *node) (facts, error) {
 	if err != nil {
 		return facts{}, fmt.Errorf("read identity: %w", err)
 	}
+	if err := s.token(ctx, n); err != nil {
+		return facts{}, fmt.Errorf("probe a token: %w", err)
+	}
 	f := facts{identity: id}
 	if l, err := n.control.CacheLayout(ctx); err == nil {
 		f.blockSize = l.BlockSize
@@ -80,7 +87,7 @@ func (s *settings) examine(ctx context.Context, n *node) (facts, error) {
 	if list, err := n.control.Models(ctx); err == nil {
 		for _, m := range list {
 			if m.ID == s.Fleet.Model {
-				f.context = max(0, m.MaxModelLen)
+				f.context, f.root = max(0, m.MaxModelLen), m.Root
 			}
 		}
 	}
@@ -88,6 +95,71 @@ func (s *settings) examine(ctx context.Context, n *node) (facts, error) {
 		return f, &generationError{err}
 	}
 	return f, nil
+}
+
+// token asks an engine for one token: a process that answers probes may generate nothing.
+func (s *settings) token(ctx context.Context, n *node) error {
+	_, err := n.control.Complete(ctx, engine.CompletionRequest{Model: s.Fleet.Model, Prompt: "probe " + requestID(), MaxTokens: 1,
+		IgnoreEOS: true, RequestID: "probe-" + requestID()})
+	return err
+}
+
+// agrees compares what an engine says of itself with the others of the fleet: engines with
+// unequal caches, model paths or versions hand KV over and answer with other words.
+func (o *owner) agrees(n *node, f facts) error {
+	for _, m := range o.nodes {
+		if m == n || !m.known || m.ejected != "" {
+			continue
+		}
+		g := m.facts
+		switch {
+		case f.identity.Version != g.identity.Version:
+			return fmt.Errorf("engine %s has version %s and engine %s has %s", n.id, f.identity.Version, m.id, g.identity.Version)
+		case f.blockSize != g.blockSize && f.blockSize > 0 && g.blockSize > 0:
+			return fmt.Errorf("engine %s has KV blocks of %d tokens and engine %s of %d", n.id, f.blockSize, m.id, g.blockSize)
+		case f.root != g.root && f.root != "" && g.root != "":
+			return fmt.Errorf("engine %s serves the model at %q and engine %s at %q", n.id, engine.Printable(f.root, 200), m.id, engine.Printable(g.root, 200))
+		}
+	}
+	return nil
+}
+
+// incarnate notes whose handoffs an engine makes. Another name than before means another
+// process: its handoff is not used until the engine has been asked who it is.
+func (r *Router) incarnate(n *node, engineID string) error {
+	id := rank.ReplaceAllString(engineID, "")
+	if n.incarnation == "" {
+		n.incarnation = id
+	}
+	if n.incarnation == id {
+		return nil
+	}
+	if !n.checking {
+		n.checking = true
+		r.background.Go(func() { r.recheck(n, id) })
+	}
+	return errors.New("handoff is of another process than the one that was examined")
+}
+
+// rank is the suffix of a data parallel rank.
+var rank = regexp.MustCompile(`_dp\d+$`)
+
+// recheck examines an engine whose handoffs changed their owner.
+func (r *Router) recheck(n *node, id string) {
+	f, err := r.set.examine(r.life, n)
+	if r.life.Err() != nil {
+		return
+	}
+	r.own.do(func() {
+		n.checking = false
+		var gen *generationError
+		switch {
+		case errors.As(err, &gen), err == nil && n.known && !f.identity.Same(n.facts.identity):
+			r.own.eject(n, causeIdentity)
+		case err == nil:
+			n.incarnation = id
+		}
+	})
 }
 
 // generationError means that the engine is well but its profile is of another generation.

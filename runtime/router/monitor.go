@@ -48,6 +48,7 @@ func (o *owner) tick() {
 	for _, n := range o.nodes {
 		n.rollGap(o.set.interval.Seconds(), r.DecodeCorrectionAlpha, r.DecodeCorrectionMin, r.DecodeCorrectionMax, r.DecodeCorrectionMinSamples)
 		n.closeDrains(now)
+		n.settleStrays(now)
 		o.settleDrain(n, now)
 	}
 	o.watchFloor(now)

@@ -22,7 +22,11 @@ type lease struct {
 	queue           float64 // predicted wait before it
 	at              float64 // when it was placed
 	input, expected int
+	blockSize       int          // of p, tokens
+	ttl             float64      // lease of p's handoffs, seconds
 	tokens          atomic.Int64 // delivered so far, about
+	sent            atomic.Bool  // the handoff went to its reader
+	pinned          bool         // p holds KV for d
 }
 
 // node is one engine. Fields below clients belong to the owner.
@@ -55,15 +59,23 @@ type node struct {
 	pending     map[*lease]struct{}
 	decoding    map[*lease]struct{}
 
-	ratios  [64]float64 // observed over predicted prefill, a ring
-	ratioN  int
-	risk    float64
-	gap     float64 // of the last interval that had one
-	kappa   float64
-	touched bool         // prefill or residency changed in the open interval
-	made    atomic.Int64 // tokens that the relay saw from this engine
-	tokens  int64        // made at the start of the interval
-	drains  []*flip      // moves whose residents have not left yet
+	ratios      [64]float64 // observed over predicted prefill, a ring
+	ratioN      int
+	risk        float64
+	gap         float64 // of the last interval that had one
+	kappa       float64
+	touched     bool         // prefill or residency changed in the open interval
+	made        atomic.Int64 // tokens that the relay saw from this engine
+	tokens      int64        // made at the start of the interval
+	held        int          // KV tokens of handoffs that were not read yet, and of strays
+	outstanding int          // handoffs made and not settled
+	strays      []stray
+	counters    *engine.State // of the last scrape; nil = none
+	local       int           // prefills given to it since that scrape, probes included
+	incarnation string        // engine id of its handoffs; "" = not seen since it was examined
+	checking    bool          // its identity is being asked after a foreign handoff
+	*tether
+	drains []*flip // moves whose residents have not left yet
 }
 
 func newNode(e fleet.Engine, row profile.Row, set *settings) (*node, error) {
@@ -84,7 +96,7 @@ func newNode(e fleet.Engine, row profile.Row, set *settings) (*node, error) {
 		return nil, err
 	}
 	return &node{id: e.IID, url: e.URL, data: data, control: control, row: row, curve: row.Curve(), pinned: e.Pin, role: model.Role(e.Role),
-		state: stateActive, streak: map[string]int{}, pending: map[*lease]struct{}{}, decoding: map[*lease]struct{}{}, risk: 1, kappa: 1}, nil
+		state: stateActive, tether: newTether(), streak: map[string]int{}, pending: map[*lease]struct{}{}, decoding: map[*lease]struct{}{}, risk: 1, kappa: 1}, nil
 }
 
 func (n *node) live() bool { return n.ejected == "" && !n.draining }
@@ -94,7 +106,7 @@ type view struct{ model.EngineView }
 
 func (n *node) viewAt(now float64) model.EngineView {
 	v := view{model.EngineView{ID: n.id, Role: n.role, Pinned: n.pinned, Live: n.live(), Curve: n.curve, Risk: n.risk,
-		PrefillFree: n.prefillFree, PrefillRequests: len(n.prefilling), DecodeRequests: len(n.pending) + len(n.decoding),
+		PrefillFree: n.prefillFree, Held: n.held, PrefillRequests: len(n.prefilling), DecodeRequests: len(n.pending) + len(n.decoding),
 		Correction: n.kappa, Gap: n.gap, RoleSince: n.roleSince}}
 	// Work behind the one that runs now is certain, however late that one is.
 	behind := 0.0

@@ -225,9 +225,11 @@ func (o *owner) place(r model.Request, first bool, now float64) (sched.Decision,
 		o.n.unserved++
 	}
 	l := &lease{p: o.node(d.Prefill), d: o.node(d.Decode), own: d.Own, input: r.Input, expected: max(1, r.Expected), at: now, queue: d.Parts.Queue}
+	l.blockSize, l.ttl = l.p.facts.blockSize, o.set.leaseOf(l.p)
 	l.p.prefilling = append(l.p.prefilling, l)
 	l.p.prefillFree = max(l.p.prefillFree, now) + l.own
 	l.p.touched = true
+	l.p.local++
 	l.d.pending[l] = struct{}{}
 	return d, l
 }
@@ -260,13 +262,18 @@ func (o *owner) decoding(l *lease) {
 
 func (o *owner) release(l *lease, now float64) {
 	o.prefilled(l, now, false)
+	o.unpin(l, now)
 	delete(l.d.pending, l)
 	delete(l.d.decoding, l)
 	l.d.touched = true
 }
 
-// credit takes a retry credit if a whole one is free.
-func (o *owner) credit() bool {
+// credit takes a retry credit if a whole one is free. After the death of an engine it costs
+// nothing: its requests fail together and no healthy engine is to blame.
+func (o *owner) credit(f *failure) bool {
+	if f.gone {
+		return true
+	}
 	if o.credits < 1 {
 		o.n.retryDenied++
 		return false

@@ -196,20 +196,19 @@ func (r *relay) first() {
 	now := o.now()
 	q.firstToken = now
 	q.row.FirstByte = ptr(now - q.row.Arrived)
-	if !r.hand {
+	if r.hand {
+		q.handoffDelay = now - q.prefillEnd
+		q.untie()
+	} else {
 		q.prefillEnd = now
 		q.row.TTFT = ptr(now - q.row.Arrived)
-	}
-	o.do(func() {
-		if r.hand {
-			o.learnHandoff(now-q.prefillEnd, r.l)
-		} else {
+		o.do(func() {
 			o.prefilled(r.l, now, true)
 			o.decoding(r.l)
-		}
-	})
-	for _, h := range r.held {
-		r.out = append(r.out, h...)
+		})
+	}
+	for _, e := range r.held {
+		r.out = append(r.out, e...)
 	}
 	r.held = nil
 }
@@ -256,9 +255,9 @@ func (r *relay) flush() *failure {
 // close ends a complete stream: the engine is well, the connection is read to its end so
 // that it can serve again, and a buffered answer is written.
 func (r *relay) close(body io.Reader) *failure {
-	q, o := r.q, r.q.r.own
+	q := r.q
 	_, _ = io.CopyN(io.Discard, body, 1<<10)
-	o.do(func() { o.absolve(r.l.d, classConnection, classInference, classStream, classHandoff) })
+	q.answered = true
 	if r.sink == nil {
 		return nil
 	}

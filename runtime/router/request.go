@@ -21,20 +21,27 @@ import (
 
 // request owns one client request: both legs, its deadline and its journal row.
 type request struct {
-	r       *Router
-	w       http.ResponseWriter
-	out     *http.ResponseController
-	http    *http.Request
-	ctx     context.Context // ends with the client, the deadline or the router
-	chat    bool
-	call    *call
-	row     journal.Row
-	phase   string
-	input   int
-	expect  int
-	started bool // status and headers went out
-	badP    []string
-	badD    []string
+	r            *Router
+	w            http.ResponseWriter
+	out          *http.ResponseController
+	http         *http.Request
+	ctx          context.Context // ends with the client, the deadline or the router
+	chat         bool
+	call         *call
+	row          journal.Row
+	phase        string
+	input        int
+	expect       int
+	started      bool // status and headers went out
+	seated       bool
+	lease        *lease  // of the attempt in progress; end or the next attempt releases it
+	untie        func()  // from the producer's end
+	sized        bool    // the controller knows of the arrival
+	longest      int     // exact length of the prompt, or of the longest of several; 0 = unknown
+	answered     bool    // the decode engine gave a whole answer
+	handoffDelay float64 // prefill's end to the first token elsewhere; 0 = not seen
+	badP         []string
+	badD         []string
 
 	prefillEnd, firstToken, lastToken float64 // router clock; 0 = not reached
 	usage                             *usage
@@ -74,11 +81,7 @@ func (r *Router) completions(chat bool) http.HandlerFunc {
 
 // serve runs the request and returns how it failed; nil when it was answered whole.
 func (q *request) serve() *failure {
-	seated, f := q.arrive()
-	if seated {
-		defer q.leave()
-	}
-	if f != nil {
+	if f := q.arrive(); f != nil {
 		return f
 	}
 	if f := q.ready(); f != nil {
@@ -102,27 +105,22 @@ func (q *request) serve() *failure {
 	return q.run()
 }
 
-// arrive counts the offer and takes a seat if one is free.
-func (q *request) arrive() (seated bool, f *failure) {
+// arrive counts the offer and takes a seat if one is free. The end gives it back.
+func (q *request) arrive() (f *failure) {
 	o := q.r.own
 	o.do(func() {
 		o.n.offered++
 		if o.n.retained >= q.r.set.limit {
-			f = overloaded(model.ReasonInflight, journal.Rejected, "router in-flight limit reached", 1)
+			f = overloaded(model.ReasonInflight, journal.Rejected, "router in-flight limit reached", o.n.drain.after(1))
 			return
 		}
-		seated = true
+		q.seated = true
 		o.n.retained++
 		o.n.inflight++
 		o.n.retainedHigh = max(o.n.retainedHigh, o.n.retained)
 	})
 	q.row.QueueWaits.Admission = ptr(0.0)
-	return seated, f
-}
-
-func (q *request) leave() {
-	o := q.r.own
-	o.do(func() { o.n.retained--; o.n.inflight-- })
+	return f
 }
 
 // ready refuses while the router may not admit.
@@ -184,33 +182,39 @@ func gone(err error) bool {
 	return errors.Is(err, io.ErrUnexpectedEOF) || errors.Is(err, net.ErrClosed) || errors.As(err, &broken)
 }
 
-// size counts the prompt, exactly where an engine can, and tells the controller. A prompt
-// that was counted and that no engine can ever hold is the client's fault.
+// size counts the prompt, exactly where an engine can.
 func (q *request) size() *failure {
 	set := q.r.set
 	q.input = q.call.estimate(set.Fleet.Engine.CharsPerToken)
-	longest := q.call.longest
-	if body := q.call.countBody(set.Fleet.Model); body != nil && set.Fleet.Engine.Tokenize {
-		n, f := q.r.count(q.ctx, body)
-		if f != nil {
-			return f
-		}
-		if n > 0 {
-			q.input, longest = n, n
+	q.longest = q.call.longest
+	if set.Fleet.Engine.Tokenize {
+		if body := q.call.countBody(set.Fleet.Model); body != nil {
+			n, f := q.r.count(q.ctx, body)
+			if f != nil {
+				return f
+			}
+			if n > 0 {
+				q.input, q.longest = n, n
+			}
 		}
 	}
 	q.row.InputLen, q.row.InputSized = q.input, true
-	o := q.r.own
-	most := 0
-	o.do(func() {
+	return nil
+}
+
+// enter tells the controller of a sized arrival, once. A prompt that was counted and that no
+// engine can ever hold is the client's fault. It runs in the owner's goroutine.
+func (q *request) enter(o *owner) *failure {
+	if !q.sized {
+		q.sized = true
 		o.n.inputSum += float64(q.input)
 		o.n.inputCount++
 		o.ctl, _ = control.Step(o.ctl, control.Arrival{At: q.row.Arrived, Input: q.input, Wanted: q.call.wanted})
 		q.expect = o.ctl.Expect(q.call.wanted)
-		most = o.context()
-	})
-	if _, cut := q.call.get("truncate_prompt_tokens"); most > 0 && longest >= most && !cut {
-		return invalid(q.call.promptField(), "the prompt has %d tokens; this fleet's maximum context length is %d tokens, and the answer needs at least one of them", longest, most)
+	}
+	most := o.context()
+	if _, cut := q.call.get("truncate_prompt_tokens"); most > 0 && q.longest >= most && !cut {
+		return invalid(q.call.promptField(), "the prompt has %d tokens; this fleet's maximum context length is %d tokens, and the answer needs at least one of them", q.longest, most)
 	}
 	return nil
 }
@@ -234,12 +238,37 @@ func (q *request) run() *failure {
 			return f
 		}
 		q.exclude(f)
-		select {
-		case <-time.After(wait):
-		case <-q.ctx.Done():
-			return ended(context.Cause(q.ctx))
+		if f := q.pause(wait); f != nil {
+			return f
 		}
-		q.r.own.do(func() { q.r.own.n.retryAttempts++ })
+		o := q.r.own
+		o.do(func() {
+			o.n.retryAttempts++
+			q.release(o)
+		})
+	}
+}
+
+// pause waits before a retry; nothing when it need not.
+func (q *request) pause(wait time.Duration) *failure {
+	if wait <= 0 {
+		return nil
+	}
+	t := time.NewTimer(wait)
+	defer t.Stop()
+	select {
+	case <-t.C:
+		return nil
+	case <-q.ctx.Done():
+		return ended(context.Cause(q.ctx))
+	}
+}
+
+// release frees what the last attempt holds. It runs in the owner's goroutine.
+func (q *request) release(o *owner) {
+	if q.lease != nil {
+		o.release(q.lease, o.now())
+		q.lease = nil
 	}
 }
 
@@ -271,11 +300,14 @@ func (q *request) mayRetry(f *failure, attempt int) (time.Duration, string) {
 		return 0, attemptLimit
 	}
 	wait := q.r.set.backoff(attempt)
+	if f.gone {
+		wait = 0 // nothing of the engine is left that could recover meanwhile
+	}
 	if q.r.own.now()+wait.Seconds() >= q.row.Arrived+q.r.set.requestTimeout.Seconds() {
 		return 0, noTime
 	}
 	granted := false
-	q.r.own.do(func() { granted = q.r.own.credit() })
+	q.r.own.do(func() { granted = q.r.own.credit(f) })
 	if !granted {
 		return 0, noSharedBudget
 	}
@@ -324,15 +356,27 @@ func (q *request) place(attempt int, unsplit bool) (*lease, *failure) {
 		return nil, f
 	}
 	o := q.r.own
-	r := model.Request{ID: q.row.RID, Arrived: q.row.Arrived, Input: q.input, Expected: q.expect, Unsplit: unsplit, AvoidPrefill: q.badP, AvoidDecode: q.badD}
 	var d sched.Decision
-	var l *lease
-	if !o.do(func() { d, l = o.place(r, attempt == 1, o.now()) }) {
+	var f *failure
+	if !o.do(func() {
+		if f = q.enter(o); f != nil {
+			return
+		}
+		r := model.Request{ID: q.row.RID, Arrived: q.row.Arrived, Input: q.input, Expected: q.expect, Unsplit: unsplit, AvoidPrefill: q.badP, AvoidDecode: q.badD}
+		if d, q.lease = o.place(r, attempt == 1, o.now()); q.lease != nil && d.Split() {
+			o.n.prefillAttempts++
+		}
+	}) {
 		return nil, ended(errShutdown)
 	}
-	q.row.Decision, _ = json.Marshal(d)
+	if f != nil {
+		return nil, f
+	}
+	if o.journal != nil {
+		q.row.Decision, _ = json.Marshal(d)
+	}
 	q.row.Price = &journal.Price{Attempt: attempt, Backlog: d.Parts.Queue, Own: d.Own, Elapsed: d.Elapsed, Handoff: d.Parts.Handoff, Price: d.Price}
-	if l != nil {
+	if l := q.lease; l != nil {
 		q.row.Prefill, q.row.Decode, q.row.Crossed = ptr(d.Prefill), ptr(d.Decode), d.Split()
 		return l, nil
 	}

@@ -159,10 +159,19 @@ func (r *Router) meet(ctx context.Context) error {
 	if err := errors.Join(errs...); err != nil {
 		return err
 	}
+	var differ error
 	r.own.do(func() {
-		r.own.validated = true
+		for _, n := range r.own.nodes {
+			if n.known && n.ejected == "" && differ == nil {
+				differ = r.own.agrees(n, n.facts)
+			}
+		}
+		r.own.validated = differ == nil
 		r.own.publish()
 	})
+	if differ != nil {
+		return differ
+	}
 	return ctx.Err()
 }
 

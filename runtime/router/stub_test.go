@@ -109,7 +109,7 @@ func (s *stub) answer(c net.Conn, path string, body []byte) error {
 			`vllm:cache_config_info{block_size="16",num_gpu_blocks="4096",cache_dtype="auto",enable_prefix_caching="True"} 1`+"\n"))
 	case "/v1/completions", "/v1/chat/completions":
 		tail := body[max(0, len(body)-2048):]
-		if bytes.Contains(tail, []byte(`"do_remote_decode":true`)) {
+		if bytes.Contains(tail, []byte(`"do_remote_decode":true`)) || !bytes.Contains(tail, []byte(`"stream":true`)) {
 			return put(c, s.handoff)
 		}
 		return s.stream(c, tail)

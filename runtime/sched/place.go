@@ -101,6 +101,9 @@ func price(s model.Snapshot, r model.Request, now float64, p, d *model.EngineVie
 	case !p.Curve.Measured() || !d.Curve.Measured():
 		c.Dropped = model.ReasonUnprofiled
 		return c
+	case full(p, r):
+		c.Dropped = model.ReasonKVCapacity
+		return c
 	}
 	own := p.Curve.Prefill(r.Input)
 	output := max(1, r.Expected)
@@ -124,6 +127,12 @@ func price(s model.Snapshot, r model.Request, now float64, p, d *model.EngineVie
 	c.Price = max(0, now-r.Arrived) + c.Parts.Queue + own*max(1, p.Risk) + c.Parts.Handoff + c.Parts.Overlap + after
 	c.Dropped = judge(s.Params, r, p, d, c, now)
 	return c
+}
+
+// full reports whether KV that P holds for handoffs leaves no room for another prompt: such
+// blocks cannot be evicted before they are read or their lease ends.
+func full(p *model.EngineView, r model.Request) bool {
+	return p.Curve.KVCapacity > 0 && p.Held > 0 && p.Held+p.DecodeTokens+r.Input > p.Curve.KVCapacity
 }
 
 // judge names what is wrong with a priced pair: what it cannot hold before what would be late.
@@ -153,11 +162,12 @@ func holds(r model.Request, d *model.EngineView, c Candidate, now float64) model
 	if d.DecodeSeats > 0 {
 		seats = min(seats, d.DecodeSeats)
 	}
-	requests, tokens := d.DecodeRequests, d.DecodeTokens
+	requests, tokens := d.DecodeRequests, d.DecodeTokens+d.Held
 	own := r.Input + max(1, r.Expected)
 	if requests+1 > seats || tokens+own > d.Curve.TokenLimit() {
 		ready := now + c.Parts.Queue + c.Parts.Prefill + c.Parts.Handoff + c.Parts.Overlap
 		requests, tokens = d.Occupied(now, ready, c.Interval)
+		tokens += d.Held
 	}
 	switch {
 	case requests+1 > seats:

@@ -1,0 +1,5 @@
+//go:build !unix
+
+package wire
+
+func (c *conn) quiet() bool { return true }
