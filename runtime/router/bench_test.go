@@ -47,7 +47,7 @@ func offline(tb testing.TB, prefill, decode int) *Router {
 func BenchmarkRelayFrame(b *testing.B) {
 	r := offline(b, 1, 1)
 	w := sink{http.Header{}}
-	q := &request{r: r, w: w, out: http.NewResponseController(w), ctx: context.Background(), call: &call{stream: true}, row: journal.Row{RID: "x"}}
+	q := &request{r: r, w: w, out: &outlet{ResponseController: http.NewResponseController(w)}, ctx: context.Background(), call: &call{stream: true}, row: journal.Row{RID: "x"}}
 	l := &lease{p: r.own.nodes[0], d: r.own.nodes[1]}
 	rel := &relay{q: q, l: l, hand: true}
 	frame := []byte(`data: {"id":"cmpl-8b3b7a1c-2a0f-4b86-9a3b-2f1f0d6f0f7e","object":"text_completion","created":1764430000,"model":"tern-tiny","choices":[{"index":0,"text":" whale","logprobs":null,"finish_reason":null,"stop_reason":null,"prompt_token_ids":null,"token_ids":null}]}` + "\n\n")

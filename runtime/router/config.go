@@ -39,6 +39,33 @@ type Config struct {
 	Epoch     int64  // of the lease, reported only
 	Holder    string // of the lease, reported only
 	Release   string // of this binary, for the journal
+	HTTP      HTTP
+}
+
+// HTTP are limits of the surface. Zero values take the defaults that each line names.
+type HTTP struct {
+	MaxHeaderBytes int           // 64 KiB
+	HeaderTimeout  time.Duration // from the first byte of a request to the end of its head; 10 s
+	BodyTimeout    time.Duration // for the whole body, within the request's own deadline; 60 s
+	IdleTimeout    time.Duration // of a connection between requests; 2 min
+	// KeepAlive, if not 0, is the silence of an engine after which a stream gets a comment
+	// frame. The first one commits the answer's status: what fails later is an error event.
+	KeepAlive time.Duration
+	// LameDuck is how long a router that ends still accepts connections and says that it is
+	// not ready, so that a load balancer sees it before connections are refused.
+	LameDuck time.Duration
+}
+
+func (h HTTP) filled() HTTP {
+	if h.MaxHeaderBytes <= 0 {
+		h.MaxHeaderBytes = 64 << 10
+	}
+	for d, v := range map[*time.Duration]time.Duration{&h.HeaderTimeout: 10 * time.Second, &h.BodyTimeout: time.Minute, &h.IdleTimeout: 2 * time.Minute} {
+		if *d <= 0 {
+			*d = v
+		}
+	}
+	return h
 }
 
 // settings are the values that requests read; nothing writes them after New.
@@ -159,6 +186,7 @@ func derive(c Config) settings {
 	if c.Logger == nil {
 		c.Logger = slog.New(slog.DiscardHandler)
 	}
+	c.HTTP = c.HTTP.filled()
 	s := settings{Config: c, limit: c.MaxConcurrent, key: c.EngineKey,
 		params: model.Params{TTFT: f.SLO.TTFTS, TPOT: f.SLO.TPOTS, Margin: f.Serving.AdmissionMargin, Open: f.Serving.Admission == "open"},
 		// One full retry is the most that the dialect allows.

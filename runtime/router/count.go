@@ -16,16 +16,8 @@ const (
 // count asks the least busy live engine for the prompt's length. A failed count falls back
 // to the estimate (0, nil) and rests that engine.
 func (r *Router) count(ctx context.Context, body []byte) (int, *failure) {
-	var n *node
 	o := r.own
-	o.do(func() {
-		now := o.now()
-		for _, m := range o.nodes {
-			if m.live() && now >= m.countAfter && (n == nil || m.load() < n.load()) {
-				n = m
-			}
-		}
-	})
+	n := r.leastBusy(o.now())
 	if n == nil {
 		return 0, nil
 	}

@@ -53,7 +53,7 @@ func (q *request) end(f *failure) {
 func (q *request) fail(f *failure) {
 	// The client's own leave outranks what its leaving broke.
 	if cause := context.Cause(q.ctx); cause != nil && f.terminal != journal.Cancelled {
-		if e := ended(cause); e.terminal == journal.Cancelled || f.terminal == journal.Failed {
+		if e := ended(cause); e.terminal == journal.Cancelled && f.terminal != journal.Invalid || f.terminal == journal.Failed {
 			f = e
 		}
 	}
@@ -78,11 +78,12 @@ func (q *request) fail(f *failure) {
 	case journal.Expired:
 		row.Expired = true
 	}
-	if q.started {
+	if q.started || q.out.committed {
 		row.ErrorType, row.ErrorCode = ptr(phaseDecode), ptr(map[bool]string{true: journal.Expired, false: journal.Failed}[f.terminal == journal.Expired])
 		if !q.buffered() {
-			_, _ = q.w.Write(f.event())
-			_ = q.out.Flush()
+			q.out.lock()
+			_ = q.out.send(q.w, f.event())
+			q.out.unlock()
 		}
 		return
 	}

@@ -2,8 +2,10 @@ package router
 
 import (
 	"encoding/json"
+	"maps"
 	"net/http"
 	"net/url"
+	"slices"
 	"strings"
 )
 
@@ -15,7 +17,8 @@ func (r *Router) routes() http.Handler {
 		"/v1/models":                 {http.MethodGet: r.models},
 		"/health":                    {http.MethodGet: r.healthDoc},
 		"/ready":                     {http.MethodGet: r.readyDoc},
-		"/metrics":                   {http.MethodGet: r.metrics.serve},
+		"/tokenize":                  {http.MethodPost: r.tokenize},
+		"/metrics":                   {http.MethodGet: r.metrics.serve, http.MethodHead: r.metrics.serve},
 		"/narwhal/state":             {http.MethodGet: r.stateDoc},
 		"/narwhal/targets":           {http.MethodGet: r.targets},
 		"/narwhal/lifecycle":         {http.MethodGet: r.getLifecycle},
@@ -34,9 +37,7 @@ func (r *Router) routes() http.Handler {
 		}
 		h, ok := methods[q.Method]
 		if !ok {
-			for m := range methods {
-				w.Header().Set("Allow", m)
-			}
+			w.Header().Set("Allow", strings.Join(slices.Sorted(maps.Keys(methods)), ", "))
 			writeJSON(w, http.StatusMethodNotAllowed, map[string]string{"detail": "Method Not Allowed"})
 			return
 		}

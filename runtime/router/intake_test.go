@@ -107,16 +107,76 @@ func TestPromptBeyondEveryContext(t *testing.T) {
 	}
 }
 
-func TestWidthNamesItsField(t *testing.T) {
-	b := startBed(t, 0, 1, quick())
-	for _, k := range []string{"n", "best_of"} {
-		a := b.complete(map[string]any{"prompt": "x", k: 2})
-		var e struct{ Error map[string]any }
-		if json.Unmarshal([]byte(a.body), &e) != nil || a.status != 400 || e.Error["param"] != k {
-			t.Errorf("%s: %d %s", k, a.status, a.body)
+// Several sequences of one prompt run whole on one engine: a handoff carries one.
+func TestWideRequestsAreServedUnsplit(t *testing.T) {
+	b := startBed(t, 1, 1, quick())
+	a := b.complete(map[string]any{"prompt": "x", "n": 2, "max_tokens": 5})
+	if a.status != 200 || strings.Count(a.body, `"finish_reason"`) != 2 {
+		t.Errorf("buffered: %d %s", a.status, a.body)
+	}
+	a = b.complete(map[string]any{"prompt": "x", "n": 2, "max_tokens": 5, "stream": true})
+	if a.status != 200 || strings.Count(a.body, `"finish_reason":"length"`) != 2 || strings.Count(a.body, "[DONE]") != 1 {
+		t.Errorf("streamed: %d %s", a.status, a.body)
+	}
+	for _, r := range b.rows() {
+		if r.Crossed || r.DecodeAttempts != 1 || r.Terminal != journal.Completed {
+			t.Errorf("row %+v", r)
 		}
-		if _, ok := e.Error["code"]; ok {
-			t.Errorf("%s: code in %s", k, a.body)
+	}
+}
+
+// What a client says of the KV transfer reaches no engine.
+func TestTransferFieldsAreStrippedAndCounted(t *testing.T) {
+	b := startBed(t, 1, 1, quick())
+	want := b.complete(map[string]any{"prompt": "whale song", "max_tokens": 6})
+	got := b.complete(map[string]any{"prompt": "whale song", "max_tokens": 6, "kv_transfer_params": map[string]any{"do_remote_prefill": true, "remote_engine_id": "x"},
+		"bootstrap_room": 7, "bootstrap_host": "evil"})
+	if got.status != 200 || text(t, got.body) != text(t, want.body) {
+		t.Errorf("%d %s", got.status, got.body)
+	}
+	b.router.own.do(func() {
+		if n := b.router.own.n.stripped; n["kv_transfer_params"] != 1 || n["bootstrap"] != 2 {
+			t.Errorf("counted %v", n)
+		}
+	})
+}
+
+func TestTokenizePassesThrough(t *testing.T) {
+	b := startBed(t, 1, 1, quick())
+	a := post(t, limit(t), b.url+"/tokenize", map[string]any{"prompt": "whale song"})
+	var n struct {
+		Count  int
+		Tokens []int
+	}
+	if json.Unmarshal([]byte(a.body), &n) != nil || a.status != 200 || n.Count == 0 || len(n.Tokens) != n.Count {
+		t.Errorf("%d %s", a.status, a.body)
+	}
+	for body, want := range map[string]int{`{"model":"other","prompt":"x"}`: 404, `[1]`: 400, `{"prompt":{}}`: 400, `{"prompt":"` + strings.Repeat("x", 1<<20) + `"}`: 413} {
+		if a := post(t, limit(t), b.url+"/tokenize", body); a.status != want || !strings.Contains(a.body, `"error"`) {
+			t.Errorf("%.20s: %d %s", body, a.status, a.body)
+		}
+	}
+}
+
+// A body that does not come is given up long before the request's deadline.
+func TestSlowBodyIsGivenUp(t *testing.T) {
+	b := startBed(t, 0, 1, quick(), func(c *Config) { c.HTTP.BodyTimeout = 50 * time.Millisecond })
+	status, header, body := b.raw("POST /v1/completions HTTP/1.1\r\nHost: 127.0.0.1\r\nContent-Length: 100\r\n\r\n{")
+	if status != 408 || !strings.Contains(body, `"type":"request_timeout"`) {
+		t.Errorf("%d %v %s", status, header, body)
+	}
+}
+
+func TestMetricsAnswerHead(t *testing.T) {
+	b := startBed(t, 0, 1, quick())
+	for path, want := range map[string]int{"/metrics": 200, "/health": 405} {
+		resp, err := http.Head(b.url + path)
+		if err != nil {
+			t.Fatal(err)
+		}
+		resp.Body.Close()
+		if resp.StatusCode != want {
+			t.Errorf("HEAD %s: %d", path, resp.StatusCode)
 		}
 	}
 }

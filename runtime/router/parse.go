@@ -6,6 +6,7 @@ import (
 	"errors"
 	"math"
 	"strconv"
+	"strings"
 
 	"github.com/narwhal-fleet/narwhal/runtime/engine/splice"
 )
@@ -27,6 +28,13 @@ type call struct {
 	choices int
 	// uncounted means that a tokenize call does not take this prompt.
 	uncounted bool
+	stripped  []string // members that no client may send to an engine
+}
+
+// reaching reports whether a member of a client's body reaches into the KV transfer. The
+// dialects strip these from both legs: an engine may die of a forged one.
+func reaching(key string) bool {
+	return key == "kv_transfer_params" || key == "ec_transfer_params" || strings.HasPrefix(key, "bootstrap_")
 }
 
 func (c *call) path() string {
@@ -55,6 +63,11 @@ func parseCall(chat bool, body []byte) (*call, *failure) {
 		return nil, invalid("", "the request body is not valid JSON")
 	}
 	c := &call{chat: chat, object: o, body: body, choices: 1}
+	for _, k := range o.Keys() {
+		if reaching(k) {
+			c.stripped = append(c.stripped, k)
+		}
+	}
 	for _, check := range []func() *failure{c.head, c.prompt, c.messages, c.reserved, c.buffered} {
 		if f := check(); f != nil {
 			return c, f
@@ -264,21 +277,12 @@ func (c *call) buffered() *failure {
 	return nil
 }
 
-// served checks what only this router can judge: its model and the width of the answer.
+// served checks what only this router can judge: its model.
 func (c *call) served(modelName string) *failure {
 	if c.named && c.model != modelName {
 		f := invalid("", "model %s is not served here; this router serves %s", quote(c.model), quote(modelName))
 		f.status, f.hasParam, f.code = 404, false, ptr("model_not_found")
 		return f
-	}
-	for _, k := range []string{"n", "best_of"} {
-		if v, ok := c.get(k); ok {
-			if n, _ := integer(v); n > 1 {
-				f := invalid(k, "%s > 1 is not served: one prefill hands off one sequence", k)
-				f.hasCode = false
-				return f
-			}
-		}
 	}
 	return nil
 }

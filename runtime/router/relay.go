@@ -230,18 +230,11 @@ func (r *relay) flush() *failure {
 	if r.sink != nil || len(r.out) == 0 {
 		return nil
 	}
-	if !q.started {
-		q.started = true
-		q.row.Status = ptr(http.StatusOK)
-		q.w.Header().Set("Content-Type", "text/event-stream; charset=utf-8")
-		q.w.WriteHeader(http.StatusOK)
-		left := q.row.Arrived + q.r.set.requestTimeout.Seconds() - q.r.own.now()
-		_ = q.out.SetWriteDeadline(time.Now().Add(dur(left)))
-	}
-	_, err := q.w.Write(r.out)
-	if err == nil {
-		err = q.out.Flush()
-	}
+	q.out.lock()
+	q.commit()
+	q.started = true
+	err := q.out.send(q.w, r.out)
+	q.out.unlock()
 	r.out = r.out[:0]
 	if err == nil {
 		return nil

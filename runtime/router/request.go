@@ -10,6 +10,7 @@ import (
 	"net"
 	"net/http"
 	"os"
+	"strings"
 	"time"
 
 	"github.com/narwhal-fleet/narwhal/runtime/control"
@@ -23,7 +24,7 @@ import (
 type request struct {
 	r            *Router
 	w            http.ResponseWriter
-	out          *http.ResponseController
+	out          *outlet
 	http         *http.Request
 	ctx          context.Context // ends with the client, the deadline or the router
 	chat         bool
@@ -32,7 +33,7 @@ type request struct {
 	phase        string
 	input        int
 	expect       int
-	started      bool // status and headers went out
+	started      bool // output went out
 	seated       bool
 	lease        *lease  // of the attempt in progress; end or the next attempt releases it
 	untie        func()  // from the producer's end
@@ -59,7 +60,7 @@ func requestID() string {
 func (r *Router) completions(chat bool) http.HandlerFunc {
 	return func(w http.ResponseWriter, hr *http.Request) {
 		now := r.own.now()
-		q := &request{r: r, w: w, out: http.NewResponseController(w), http: hr, chat: chat, phase: phaseAdmission}
+		q := &request{r: r, w: w, out: &outlet{ResponseController: http.NewResponseController(w)}, http: hr, chat: chat, phase: phaseAdmission}
 		q.row = journal.Row{RID: requestID(), Arrived: now, AtUnix: r.own.unix(now), Failures: []journal.Attempt{}, CachedTokens: map[string]int{}, TokenAccounting: journal.AccountUnavailable}
 		if id := hr.Header.Get("X-Request-Id"); id != "" {
 			q.row.ClientRID = ptr(engine.Printable(id, 256))
@@ -102,6 +103,7 @@ func (q *request) serve() *failure {
 	if f := q.size(); f != nil {
 		return f
 	}
+	defer q.stayAwake()()
 	return q.run()
 }
 
@@ -144,17 +146,24 @@ func (q *request) read() ([]byte, *failure) {
 	if q.http.ContentLength > limit {
 		return nil, q.tooLarge()
 	}
-	_ = q.out.SetReadDeadline(time.Now().Add(q.r.set.requestTimeout))
+	within := q.r.set.HTTP.BodyTimeout
+	start := time.Now()
+	_ = q.out.SetReadDeadline(start.Add(within))
 	// The end of the request's context must also end a read that waits for the client.
 	stop := context.AfterFunc(q.ctx, func() { _ = q.out.SetReadDeadline(time.Unix(1, 0)) })
 	b, err := io.ReadAll(io.LimitReader(q.http.Body, limit+1))
 	over := !stop()
 	switch {
 	case over || errors.Is(err, os.ErrDeadlineExceeded):
-		if cause := context.Cause(q.ctx); cause != nil {
+		// A failed read ends the connection's context too: only the router's own causes count.
+		if cause := context.Cause(q.ctx); errors.Is(cause, errDeadline) || errors.Is(cause, errShutdown) {
 			return nil, ended(cause)
 		}
-		return nil, ended(errDeadline)
+		if err == nil || time.Since(start) < within {
+			return nil, left()
+		}
+		q.w.Header().Set("Connection", "close")
+		return nil, &failure{status: 408, typ: "request_timeout", message: fmt.Sprintf("the request body did not arrive within %s", within), terminal: journal.Invalid}
 	case err != nil && gone(err):
 		// Should a client that only stopped sending still listen, it is not told 200.
 		q.w.Header().Set("Connection", "close")
@@ -207,10 +216,17 @@ func (q *request) size() *failure {
 func (q *request) enter(o *owner) *failure {
 	if !q.sized {
 		q.sized = true
+		for _, k := range q.call.stripped {
+			if !strings.HasPrefix(k, "bootstrap_") {
+				o.n.stripped[k]++
+			} else {
+				o.n.stripped["bootstrap"]++
+			}
+		}
 		o.n.inputSum += float64(q.input)
 		o.n.inputCount++
 		o.ctl, _ = control.Step(o.ctl, control.Arrival{At: q.row.Arrived, Input: q.input, Wanted: q.call.wanted})
-		q.expect = o.ctl.Expect(q.call.wanted)
+		q.expect = o.ctl.Expect(q.call.wanted) * min(q.call.choices, 1<<10)
 	}
 	most := o.context()
 	if _, cut := q.call.get("truncate_prompt_tokens"); most > 0 && q.longest >= most && !cut {

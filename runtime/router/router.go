@@ -53,8 +53,9 @@ func New(c Config) (*Router, error) {
 	r.own = newOwner(&r.set, nodes, start, runID(start))
 	r.metrics = newMetrics(r)
 	r.life, r.end = context.WithCancel(context.Background())
-	r.server = &http.Server{Handler: r.routes(), ReadHeaderTimeout: 10 * time.Second, IdleTimeout: 120 * time.Second, MaxHeaderBytes: 64 << 10,
-		ErrorLog: log.New(discard{}, "", 0)}
+	r.server = &http.Server{Handler: r.routes(), ReadHeaderTimeout: r.set.HTTP.HeaderTimeout, IdleTimeout: r.set.HTTP.IdleTimeout,
+		MaxHeaderBytes: r.set.HTTP.MaxHeaderBytes,
+		ErrorLog:       log.New(discard{}, "", 0)}
 	return r, nil
 }
 
@@ -206,6 +207,7 @@ func (r *Router) stop(ctx context.Context) error {
 	if r.watch != nil {
 		r.watch()
 	}
+	r.lameDuck(ctx)
 	grace, cancel := context.WithTimeout(ctx, r.set.grace)
 	err := r.server.Shutdown(grace)
 	cancel()
@@ -219,6 +221,20 @@ func (r *Router) stop(ctx context.Context) error {
 		cancel()
 	}
 	return errors.Join(err, r.halt(ctx))
+}
+
+// lameDuck waits while new connections are still accepted and refused politely.
+func (r *Router) lameDuck(ctx context.Context) {
+	if r.set.HTTP.LameDuck <= 0 {
+		return
+	}
+	t := time.NewTimer(min(r.set.HTTP.LameDuck, r.set.grace))
+	defer t.Stop()
+	select {
+	case <-t.C:
+	case <-ctx.Done():
+	case <-r.served:
+	}
 }
 
 // halt ends what runs beside the server.

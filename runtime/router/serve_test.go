@@ -118,7 +118,6 @@ func TestRefusalsBeforeAnyLeg(t *testing.T) {
 		{"prompt type", `{"prompt":5}`, 400, `prompt must be a string or an array`, "", "invalid"},
 		{"messages", `{"messages":[1]}`, 400, `every item in messages must be an object`, "", "invalid"},
 		{"reserved", `{"prompt":"x","vllm_xargs":{"kv_transfer_params":{}}}`, 400, `vllm_xargs.kv_transfer_params is reserved for Narwhal`, "", "invalid"},
-		{"n", `{"prompt":"x","n":2}`, 400, `n > 1`, "", "invalid"},
 		{"model", `{"model":"other","prompt":"x"}`, 404, `"code":"model_not_found"`, "", "invalid"},
 		{"size", `{"prompt":"` + strings.Repeat("x", 31000) + `"}`, 413, `{"error":{"message":"request body exceeds max_request_bytes","type":"request_too_large"}}`, "", "invalid"},
 		{"prompt price", map[string]any{"prompt": long, "max_tokens": 4}, 429, `"type":"server_overloaded_error"`, "", "refused"},
@@ -133,10 +132,10 @@ func TestRefusalsBeforeAnyLeg(t *testing.T) {
 		}
 	}
 	s := b.state()
-	if len(s.Ejected) != 0 || s.Offered != 14 || s.Invalid != 13 || s.Outcomes["refused"].(map[string]any)["prompt"] != 1.0 {
+	if len(s.Ejected) != 0 || s.Offered != 13 || s.Invalid != 12 || s.Outcomes["refused"].(map[string]any)["prompt"] != 1.0 {
 		t.Errorf("state: ejected %v, offered %d, invalid %d, %v", s.Ejected, s.Offered, s.Invalid, s.Outcomes)
 	}
-	if rows := b.rows(); len(rows) != 14 {
+	if rows := b.rows(); len(rows) != 13 {
 		t.Errorf("%d rows", len(rows))
 	}
 }
