@@ -36,6 +36,9 @@ func (r *Router) blame(f *failure) {
 			return
 		}
 		n.streak[f.class]++
+		if r.set.Fleet.Recovery.FailureQuarantineS > 0 {
+			r.own.quarantine(n, holdTimed, f.source)
+		}
 		if f.gone && !n.verifying {
 			// Nobody listens, or the process dropped its connections: ask at once.
 			n.verifying, verify = true, probeHealth
@@ -52,6 +55,7 @@ func (r *Router) blame(f *failure) {
 			verify = probeHealth
 			if f.class == classInference || f.class == classHandoff || f.class == classStream {
 				verify = probeInference
+				r.own.quarantine(n, holdInference, f.source)
 			}
 		}
 	})
@@ -72,6 +76,7 @@ func (o *owner) eject(n *node, cause string) {
 	if n.ejected != "" {
 		return
 	}
+	o.unhold(n, endEjected)
 	n.ejected, n.verifying = cause, false
 	if cause != causeHealth && cause != causeInference {
 		n.incarnation = ""
@@ -79,6 +84,10 @@ func (o *owner) eject(n *node, cause string) {
 		n.data.Forget()
 	}
 	o.n.ejections[[2]string{n.id, cause}]++
+	if o.set.wholeWave() && o.wave == "" && o.required == "" {
+		o.required = cause
+		o.lifecycleEvent(n, "restart_required")
+	}
 	o.publish()
 	o.set.Logger.Warn("engine ejected", "engine", n.id, "cause", cause)
 	o.event("engine_ejected", o.now(), map[string]any{"iid": n.id, "cause": cause})
@@ -123,8 +132,12 @@ func (r *Router) interrogate(n *node, kind string) {
 			r.own.eject(n, cause)
 		case kind == probeHealth:
 			r.own.absolve(n, classConnection, classTimeout, classOverload, classLiveness)
+			if n.hold != nil && n.hold.kind == holdTimed {
+				r.own.unhold(n, endHealth)
+			}
 		default:
 			r.own.absolve(n, classes...)
+			r.own.unhold(n, endVerification)
 		}
 		r.own.n.probes[[3]string{n.id, kind, outcome}]++
 		r.own.event("engine_probe", r.own.now(), map[string]any{"iid": n.id, "kind": kind, "outcome": outcome})

@@ -166,8 +166,8 @@ func checkEngines(c Config) (errs []error) {
 // nobody relies on them unknowingly.
 func Unused(f fleet.Fleet) (names []string) {
 	for name, set := range map[string]bool{
-		"serving.queue_capacity": f.Serving.QueueCapacity > 0, "recovery.failure_quarantine_s": f.Recovery.FailureQuarantineS > 0,
-		"recovery.resume": f.Recovery.Resume, "recovery.engine_restart_policy: whole_wave": f.Recovery.EngineRestartPolicy == "whole_wave",
+		"serving.queue_capacity":              f.Serving.QueueCapacity > 0,
+		"recovery.resume":                     f.Recovery.Resume,
 		"controller.thresholds.panic_ratio":   f.Controller.Thresholds.PanicRatio > 0,
 		"engine.first_token_calibration_path": f.Engine.FirstTokenCalibrationPath != "",
 		"serving.max_attempts above 2":        f.Serving.MaxAttempts > 2,
@@ -180,6 +180,9 @@ func Unused(f fleet.Fleet) (names []string) {
 	slices.Sort(names)
 	return names
 }
+
+// wholeWave reports whether the engines of the fleet restart only together.
+func (s *settings) wholeWave() bool { return s.Fleet.Recovery.EngineRestartPolicy == "whole_wave" }
 
 func derive(c Config) settings {
 	f := c.Fleet

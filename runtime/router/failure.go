@@ -67,7 +67,8 @@ type failure struct {
 	phase     string
 	class     string
 	engineID  string
-	upstream  int // engine's status; 0 = none
+	source    string // producer of a failed decode leg; "" = none
+	upstream  int    // engine's status; 0 = none
 	transient bool
 	gone      bool   // the engine's process does not answer any more
 	ready     string // readiness reason of a rejection

@@ -9,6 +9,7 @@ import (
 	"math"
 	"net/http"
 	"slices"
+	"sync"
 
 	"github.com/narwhal-fleet/narwhal/runtime/journal"
 )
@@ -206,12 +207,16 @@ func (o *owner) drainOne(engines []string, limit float64) string {
 	if n == nil {
 		return fmt.Sprintf("unknown engine %q", engines[0])
 	}
+	if o.set.wholeWave() {
+		return "this fleet restarts as a whole: drain it with wave"
+	}
 	if n.draining {
 		return ""
 	}
 	if !slices.ContainsFunc(o.nodes, func(m *node) bool { return m != n && m.live() }) {
 		return "no other engine is live"
 	}
+	o.unhold(n, endDrained)
 	n.draining, n.state, n.fault, n.deadline = true, stateDraining, "", o.now()+limit
 	o.publish()
 	o.lifecycleEvent(n, "drain_started")
@@ -226,13 +231,10 @@ func (r *Router) readmitCall(w http.ResponseWriter, q *http.Request) {
 		return
 	}
 	if ord.Wave {
-		r.own.do(func() {
-			if r.own.wave != "" {
-				r.own.lifecycleEvent(nil, "wave_readmitted")
-			}
-			r.own.wave = ""
-			r.own.publish()
-		})
+		if problem := r.readmitWave(q.Context(), ord.Engines); problem != "" {
+			r.lifecycleAnswer(w, http.StatusConflict, problem)
+			return
+		}
 		r.lifecycleAnswer(w, http.StatusOK, "")
 		return
 	}
@@ -241,6 +243,63 @@ func (r *Router) readmitCall(w http.ResponseWriter, q *http.Request) {
 		return
 	}
 	r.lifecycleAnswer(w, http.StatusOK, "")
+}
+
+// readmitWave examines every engine at once and ends the fleet-wide hold when all of them
+// are well, told who they are and agree with each other. Otherwise the hold stays.
+func (r *Router) readmitWave(ctx context.Context, engines []string) string {
+	if len(engines) > 0 && len(engines) != len(r.own.nodes) {
+		return "a whole wave names every engine or none"
+	}
+	found := make([]facts, len(r.own.nodes))
+	errs := make([]error, len(r.own.nodes))
+	var wg sync.WaitGroup
+	for i, n := range r.own.nodes {
+		wg.Go(func() { found[i], errs[i] = r.set.examine(ctx, n) })
+	}
+	wg.Wait()
+	problem := ""
+	r.own.do(func() {
+		o := r.own
+		for i, n := range o.nodes {
+			if errs[i] != nil {
+				n.state, n.fault = stateBlocked, errs[i].Error()
+				problem = fmt.Sprintf("engine %s: %v", n.id, errs[i])
+				o.lifecycleEvent(n, "validation_failed")
+			}
+		}
+		if problem != "" {
+			return
+		}
+		for i, n := range o.nodes {
+			n.facts, n.known = found[i], true
+		}
+		for _, n := range o.nodes {
+			if err := o.agrees(n, n.facts); err != nil {
+				problem = err.Error()
+				return
+			}
+		}
+		o.openWave(found)
+	})
+	return problem
+}
+
+// openWave takes every engine back and admits again.
+func (o *owner) openWave(found []facts) {
+	held := o.wave != "" || o.required != ""
+	for i, n := range o.nodes {
+		if n.ejected != "" {
+			o.readmit(n, found[i], "lifecycle")
+		}
+		o.unhold(n, endLifecycle)
+		n.draining, n.state, n.fault, n.deadline = false, stateActive, "", 0
+	}
+	if held {
+		o.lifecycleEvent(nil, "wave_readmitted")
+	}
+	o.wave, o.required = "", ""
+	o.publish()
 }
 
 func (r *Router) readmitOne(ctx context.Context, engines []string) (problem string) {

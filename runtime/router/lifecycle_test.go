@@ -4,7 +4,9 @@ import (
 	"os"
 	"strings"
 	"testing"
+	"time"
 
+	"github.com/narwhal-fleet/narwhal/runtime/engine/simulated"
 	"github.com/narwhal-fleet/narwhal/runtime/journal"
 )
 
@@ -110,5 +112,74 @@ func TestCheckNamesEverything(t *testing.T) {
 		if err == nil || !strings.Contains(err.Error(), want) {
 			t.Errorf("%v lacks %q", err, want)
 		}
+	}
+}
+
+// A failed leg holds a covered engine for a while, and never the last of its kind.
+func TestFailureQuarantine(t *testing.T) {
+	b := startBed(t, 1, 2, quick(), func(c *Config) { c.Fleet.Recovery.FailureQuarantineS = 0.3 })
+	b.inject("d0", simulated.Injection{Kind: "busy"})
+	b.inject("d1", simulated.Injection{Kind: "busy"})
+	if a := b.complete(body(false, 2)); a.status != 429 {
+		t.Errorf("%d %s", a.status, a.body)
+	}
+	held := func() (n int) {
+		b.router.own.do(func() {
+			for _, m := range b.router.own.nodes {
+				if m.hold != nil {
+					n++
+				}
+			}
+		})
+		return n
+	}
+	if n := held(); n != 0 {
+		t.Errorf("%d engines are held for being busy", n)
+	}
+	b.inject("d0", simulated.Injection{Kind: "clear"})
+	b.inject("d1", simulated.Injection{Kind: "clear"})
+	b.router.own.do(func() { b.router.own.quarantine(b.router.own.node("p0"), holdTimed, "") })
+	b.router.own.do(func() { b.router.own.quarantine(b.router.own.node("d0"), holdTimed, "") })
+	if a := b.complete(body(false, 2)); a.status != 200 {
+		t.Errorf("%d %s", a.status, a.body)
+	}
+	eventually(t, "holds end", func() bool { return held() == 0 })
+	for _, r := range b.rows() {
+		if r.Terminal == journal.Completed && *r.Decode != "d1" {
+			t.Errorf("decoded on %s while it was held", *r.Decode)
+		}
+	}
+}
+
+// Under the policy whole_wave one ejection closes the fleet until all of it is readmitted.
+func TestWholeWaveRestart(t *testing.T) {
+	b := startBed(t, 1, 1, quick(), func(c *Config) {
+		c.Fleet.Recovery.EngineRestartPolicy = "whole_wave"
+		c.Fleet.Recovery.ReadmitEvery = 1 << 20
+	})
+	if a := post(t, limit(t), b.url+"/narwhal/lifecycle/drain", `{"engines":["d0"]}`); a.status != 409 {
+		t.Errorf("single drain: %d %s", a.status, a.body)
+	}
+	b.router.own.do(func() { b.router.own.eject(b.router.own.node("d0"), causeIdentity) })
+	var ready struct{ Reason string }
+	if b.get("/ready", &ready) != 503 || ready.Reason != "whole-wave restart required: process_identity" {
+		t.Errorf("ready: %+v", ready)
+	}
+	if a := b.complete(body(false, 2)); a.status != 503 || !strings.Contains(a.body, `"standby"`) {
+		t.Errorf("%d %s", a.status, a.body)
+	}
+	b.inject("d0", simulated.Injection{Kind: "pause"})
+	b.router.set.health, b.router.set.firstToken = 200*time.Millisecond, 200*time.Millisecond
+	if a := post(t, limit(t), b.url+"/narwhal/lifecycle/readmit", `{"wave":true}`); a.status != 409 || b.get("/ready", nil) != 503 {
+		t.Errorf("readmit with a paused engine: %d %s", a.status, a.body)
+	}
+	off := false
+	b.inject("d0", simulated.Injection{Kind: "pause", On: &off})
+	b.router.set.health = 2 * time.Second
+	if a := post(t, limit(t), b.url+"/narwhal/lifecycle/readmit", `{"wave":true}`); a.status != 200 || b.get("/ready", nil) != 200 {
+		t.Errorf("readmit: %d %s", a.status, a.body)
+	}
+	if a := b.complete(body(false, 2)); a.status != 200 {
+		t.Errorf("%d %s", a.status, a.body)
 	}
 }

@@ -51,8 +51,9 @@ func (o *owner) tick() {
 		n.settleStrays(now)
 		o.settleDrain(n, now)
 	}
+	o.settleHolds(now)
 	o.watchFloor(now)
-	if o.wave != "" || o.stopping {
+	if o.wave != "" || o.required != "" || o.stopping {
 		return
 	}
 	var actions []control.Action

@@ -50,6 +50,7 @@ type node struct {
 	misses    int  // of liveness sweeps
 	streak    map[string]int
 	verifying bool
+	hold      *hold // nil = none
 
 	countAfter float64 // no count before this moment
 	countRest  float64
@@ -99,7 +100,7 @@ func newNode(e fleet.Engine, row profile.Row, set *settings) (*node, error) {
 		state: stateActive, tether: newTether(), streak: map[string]int{}, pending: map[*lease]struct{}{}, decoding: map[*lease]struct{}{}, risk: 1, kappa: 1}, nil
 }
 
-func (n *node) live() bool { return n.ejected == "" && !n.draining }
+func (n *node) live() bool { return n.ejected == "" && !n.draining && n.hold == nil }
 
 // view is an engine's view in the making.
 type view struct{ model.EngineView }

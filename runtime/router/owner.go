@@ -35,6 +35,7 @@ type owner struct {
 	handoff   float64 // smoothed transfer delay, seconds
 	wave      string  // id of a fleet-wide hold; "" = none
 	waveAt    float64
+	required  string // why the whole fleet must restart together; "" = it need not
 	stopping  bool
 	validated bool
 }
@@ -154,8 +155,11 @@ func (o *owner) publish() {
 			p.live++
 		}
 	}
-	if o.wave != "" {
+	switch {
+	case o.wave != "":
 		p.blocked = "whole-wave drain " + o.wave
+	case o.required != "":
+		p.blocked = "whole-wave restart required: " + o.required
 	}
 	o.view.Store(p)
 }

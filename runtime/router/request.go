@@ -247,6 +247,9 @@ func (q *request) run() *failure {
 			return before // everybody who could serve it is busy
 		}
 		before = f
+		if f.phase == phaseDecode && q.row.Crossed && q.row.Prefill != nil {
+			f.source = *q.row.Prefill
+		}
 		q.r.blame(f)
 		wait, why := q.mayRetry(f, attempt)
 		q.note(f, attempt, wait, why)
