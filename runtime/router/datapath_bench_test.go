@@ -133,3 +133,96 @@ func BenchmarkStart64(b *testing.B) {
 	}
 	b.ReportMetric(float64(total.Milliseconds())/float64(n), "cpu-ms/start")
 }
+
+// The latency that this router adds to both legs driven by hand over warm connections, and
+// the first answer after an engine of two has died.
+func BenchmarkAddedLatency(b *testing.B) {
+	body := `{"model":"tern-tiny","prompt":"whale","stream":true,"max_tokens":1,"bench_frames":1}`
+	for _, connections := range []int{1, 16} {
+		b.Run(fmt.Sprintf("c%d", connections), func(b *testing.B) {
+			p, d := spawn(b, "stub", nil), spawn(b, "stub", nil)
+			m := spawn(b, "router", []string{p.addr, d.addr})
+			byHand := measure(b, connections, func() func() (time.Duration, error) {
+				one := dialCaller(b, p.addr, strings.TrimSuffix(body, "}")+`,"kv_transfer_params":{"do_remote_decode":true}}`)
+				two := dialCaller(b, d.addr, strings.TrimSuffix(body, "}")+`,"kv_transfer_params":{"do_remote_prefill":true}}`)
+				return func() (time.Duration, error) {
+					start := time.Now()
+					if _, err := one.call(); err != nil {
+						return 0, err
+					}
+					before := time.Since(start)
+					first, err := two.call()
+					return before + first, err
+				}
+			})
+			routed := measure(b, connections, func() func() (time.Duration, error) { return dialCaller(b, m.addr, body).call })
+			for _, q := range []struct {
+				name string
+				at   int
+			}{{"p50", 50}, {"p99", 99}} {
+				b.ReportMetric(float64((routed[len(routed)*q.at/100]-byHand[len(byHand)*q.at/100]).Microseconds()), "added-"+q.name+"-µs")
+			}
+		})
+	}
+}
+
+// measure runs b.N calls over so many callers and returns the sorted times to the first byte.
+func measure(b *testing.B, connections int, dial func() func() (time.Duration, error)) []time.Duration {
+	b.Helper()
+	calls := make([]func() (time.Duration, error), connections)
+	for i := range calls {
+		calls[i] = dial()
+		if _, err := calls[i](); err != nil {
+			b.Fatal(err)
+		}
+	}
+	var left atomic.Int64
+	left.Store(int64(b.N))
+	took := make([][]time.Duration, connections)
+	var wg sync.WaitGroup
+	for i, call := range calls {
+		wg.Go(func() {
+			for left.Add(-1) >= 0 {
+				first, err := call()
+				if err != nil {
+					b.Error(err)
+					return
+				}
+				took[i] = append(took[i], first)
+			}
+		})
+	}
+	wg.Wait()
+	all := slices.Concat(took...)
+	slices.Sort(all)
+	return all
+}
+
+// One of two prefill engines dies; the next requests go through all the same.
+func BenchmarkAfterDeath(b *testing.B) {
+	body := `{"model":"tern-tiny","prompt":"whale","max_tokens":1,"bench_frames":1}`
+	var usual, after []time.Duration
+	for b.Loop() {
+		p, q, d, e := spawn(b, "stub", nil), spawn(b, "stub", nil), spawn(b, "stub", nil), spawn(b, "stub", nil)
+		m := spawn(b, "router", []string{p.addr, q.addr, d.addr, e.addr})
+		k := dialCaller(b, m.addr, body)
+		for range 50 {
+			first, err := k.call()
+			if err != nil {
+				b.Fatal(err)
+			}
+			usual = append(usual, first)
+		}
+		_ = q.cmd.Process.Kill()
+		for range 10 {
+			first, err := k.call()
+			if err != nil {
+				b.Fatal(err)
+			}
+			after = append(after, first)
+		}
+	}
+	slices.Sort(usual)
+	b.ReportMetric(float64(usual[len(usual)/2].Microseconds()), "usual-µs")
+	b.ReportMetric(float64((slices.Max(after) - usual[len(usual)/2]).Microseconds()), "worst-added-µs")
+}
