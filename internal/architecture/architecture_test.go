@@ -34,13 +34,16 @@ var arrows = map[string][]string{
 	"runtime/sched":     {"runtime/model", "runtime/profile"},
 	"runtime/control":   {"runtime/model", "runtime/sched", "runtime/profile"},
 	"runtime/engine":    {"fleet"},
-	"runtime/router":    {"fleet", "runtime/engine", "runtime/model", "runtime/profile", "runtime/sched", "runtime/control", "runtime/journal"},
-	"runtime/journal":   {"runtime/model", "runtime/profile"},
-	"runtime/bench":     {"runtime/journal", "fleet"},
-	"runtime/simulate":  {"runtime/model", "runtime/sched", "runtime/control", "runtime/profile"},
-	"bundle":            {"gates/record", "fleet/remote", "fleet"},
-	"presets":           {"fleet", "schema"},
-	"internal/sandbox":  {"fleet/remote"},
+	"runtime/router": {"fleet", "runtime/engine", "runtime/model", "runtime/profile", "runtime/sched", "runtime/control", "runtime/journal",
+		"runtime/router/lease", "runtime/router/standby"},
+	"runtime/router/lease":   {"fleet"},
+	"runtime/router/standby": {"runtime/router/lease"},
+	"runtime/journal":        {"runtime/model", "runtime/profile"},
+	"runtime/bench":          {"runtime/journal", "fleet"},
+	"runtime/simulate":       {"runtime/model", "runtime/sched", "runtime/control", "runtime/profile"},
+	"bundle":                 {"gates/record", "fleet/remote", "fleet"},
+	"presets":                {"fleet", "schema"},
+	"internal/sandbox":       {"fleet/remote"},
 }
 
 // sole names the room that alone may import a module.
@@ -51,6 +54,7 @@ var sole = map[string]string{
 	"github.com/pkg/sftp":          "fleet/remote",
 	"github.com/skeema/knownhosts": "fleet/remote",
 	"github.com/kevinburke/":       "fleet/remote",
+	"go.etcd.io/":                  "runtime/router/lease",
 }
 
 func TestArrows(t *testing.T) {

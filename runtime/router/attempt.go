@@ -43,7 +43,7 @@ func (q *request) attempt(n int) *failure {
 }
 
 // prefillLeg runs leg 1 and returns its checked handoff.
-func (q *request) prefillLeg(ctx context.Context, l *lease, n int, body []byte) (engine.Handoff, *failure) {
+func (q *request) prefillLeg(ctx context.Context, l *claim, n int, body []byte) (engine.Handoff, *failure) {
 	q.phase = phasePrefill
 	o := q.r.own
 	leg, err := q.r.dialect.Prefill(body)
@@ -85,7 +85,7 @@ func (q *request) prefillLeg(ctx context.Context, l *lease, n int, body []byte) 
 }
 
 // handoff reads and judges what leg 1 returned.
-func (q *request) handoff(l *lease, raw []byte) (engine.Handoff, *failure) {
+func (q *request) handoff(l *claim, raw []byte) (engine.Handoff, *failure) {
 	h, u, err := q.r.dialect.ParseHandoff(raw, time.Now())
 	if err != nil {
 		return h, q.badHandoff(l, err)
@@ -103,7 +103,7 @@ func (q *request) handoff(l *lease, raw []byte) (engine.Handoff, *failure) {
 	return h, nil
 }
 
-func (q *request) badHandoff(l *lease, err error) *failure {
+func (q *request) badHandoff(l *claim, err error) *failure {
 	f := engineFault(phasePrefill, l.p.id, model.ReasonInvalid, classHandoff, err.Error(), true)
 	f.upstream = http.StatusOK
 	return f
@@ -140,7 +140,7 @@ func statusFailure(ctx context.Context, phase, iid string, resp *http.Response) 
 }
 
 // decodeLeg runs leg 2, or the only leg, and hands its answer to the client.
-func (q *request) decodeLeg(ctx context.Context, l *lease, n int, body []byte, h engine.Handoff, streamed bool) *failure {
+func (q *request) decodeLeg(ctx context.Context, l *claim, n int, body []byte, h engine.Handoff, streamed bool) *failure {
 	q.phase = phaseDecode
 	o := q.r.own
 	if !h.Empty() && time.Now().After(h.Deadline(dur(l.ttl))) {
@@ -171,7 +171,7 @@ func (q *request) decodeLeg(ctx context.Context, l *lease, n int, body []byte, h
 }
 
 // whole serves a request that can neither be split nor put together from a stream.
-func (q *request) whole(ctx context.Context, l *lease, leg []byte, id string) *failure {
+func (q *request) whole(ctx context.Context, l *claim, leg []byte, id string) *failure {
 	raw, f := q.buffer(ctx, l.d, leg, id, phaseDecode)
 	if f != nil {
 		return f

@@ -48,7 +48,7 @@ func BenchmarkRelayFrame(b *testing.B) {
 	r := offline(b, 1, 1)
 	w := sink{http.Header{}}
 	q := &request{r: r, w: w, out: &outlet{ResponseController: http.NewResponseController(w)}, ctx: context.Background(), call: &call{stream: true}, row: journal.Row{RID: "x"}}
-	l := &lease{p: r.own.nodes[0], d: r.own.nodes[1]}
+	l := &claim{p: r.own.nodes[0], d: r.own.nodes[1]}
 	rel := &relay{q: q, l: l, hand: true}
 	frame := []byte(`data: {"id":"cmpl-8b3b7a1c-2a0f-4b86-9a3b-2f1f0d6f0f7e","object":"text_completion","created":1764430000,"model":"tern-tiny","choices":[{"index":0,"text":" whale","logprobs":null,"finish_reason":null,"stop_reason":null,"prompt_token_ids":null,"token_ids":null}]}` + "\n\n")
 	b.ReportAllocs()
@@ -63,7 +63,7 @@ func BenchmarkRelayFrame(b *testing.B) {
 func BenchmarkPlace(b *testing.B) {
 	r := offline(b, 3, 5)
 	for i := range 200 {
-		l := &lease{p: r.own.nodes[0], d: r.own.nodes[3+i%5], input: 500, expected: 100}
+		l := &claim{p: r.own.nodes[0], d: r.own.nodes[3+i%5], input: 500, expected: 100}
 		l.d.decoding[l] = struct{}{}
 	}
 	q := &request{r: r, row: journal.Row{RID: "x", Arrived: r.own.now()}, input: 800, expect: 100}

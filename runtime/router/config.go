@@ -40,6 +40,7 @@ type Config struct {
 	Holder    string // of the lease, reported only
 	Release   string // of this binary, for the journal
 	HTTP      HTTP
+	HA        HA
 }
 
 // HTTP are limits of the surface. Zero values take the defaults that each line names.
@@ -126,6 +127,9 @@ func Check(c Config) error {
 	}
 	if name := f.Engine.EngineAPIKeyEnv; name != "" && c.EngineKey.Empty() && os.Getenv(name) == "" {
 		bad("check router: environment variable %s (engine.engine_api_key_env) is not set", name)
+	}
+	if err := c.HA.check(); err != nil {
+		errs = append(errs, err)
 	}
 	errs = append(errs, checkEngines(c)...)
 	return errors.Join(errs...)

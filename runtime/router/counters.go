@@ -28,6 +28,7 @@ type counters struct {
 	breaches                           int
 	belowFloorTotal                    float64
 	strayHandoffs                      int
+	stageFailures                      map[string]int
 	holdStarts                         map[[2]string]int
 	holdEnds                           map[[3]string]int
 	alarms                             map[[2]string]int
@@ -55,7 +56,7 @@ func zeroed(reasons []model.Reason) map[model.Reason]int {
 
 func newCounters() counters {
 	return counters{failed: zeroed(failedReasons), rejected: zeroed(rejectedReasons), expired: zeroed(expiredReasons), refused: zeroed(refusedReasons),
-		attemptFailures: map[[2]string]int{}, stripped: map[string]int{}, alarms: map[[2]string]int{},
+		attemptFailures: map[[2]string]int{}, stripped: map[string]int{}, alarms: map[[2]string]int{}, stageFailures: map[string]int{},
 		holdStarts: map[[2]string]int{}, holdEnds: map[[3]string]int{}, ejections: map[[2]string]int{}, readmissions: map[[2]string]int{}, probes: map[[3]string]int{}}
 }
 

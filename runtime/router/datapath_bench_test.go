@@ -160,7 +160,7 @@ func BenchmarkAddedLatency(b *testing.B) {
 				name string
 				at   int
 			}{{"p50", 50}, {"p99", 99}} {
-				b.ReportMetric(float64((routed[len(routed)*q.at/100]-byHand[len(byHand)*q.at/100]).Microseconds()), "added-"+q.name+"-µs")
+				b.ReportMetric(float64((routed[len(routed)*q.at/100] - byHand[len(byHand)*q.at/100]).Microseconds()), "added-"+q.name+"-µs")
 			}
 		})
 	}

@@ -29,11 +29,11 @@ func (q *request) end(f *failure) {
 			o.n.inflight--
 			o.n.drain.ended(o.now())
 		}
-		if q.answered && q.lease != nil {
-			o.absolve(q.lease.d, classConnection, classInference, classStream, classHandoff)
+		if q.answered && q.claim != nil {
+			o.absolve(q.claim.d, classConnection, classInference, classStream, classHandoff)
 		}
-		if q.handoffDelay > 0 && q.lease != nil {
-			o.learnHandoff(q.handoffDelay, q.lease)
+		if q.handoffDelay > 0 && q.claim != nil {
+			o.learnHandoff(q.handoffDelay, q.claim)
 		}
 		q.release(o)
 		o.n.finish(row)

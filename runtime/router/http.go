@@ -19,6 +19,7 @@ func (r *Router) routes() http.Handler {
 		"/ready":                     {http.MethodGet: r.readyDoc},
 		"/tokenize":                  {http.MethodPost: r.tokenize},
 		"/metrics":                   {http.MethodGet: r.metrics.serve, http.MethodHead: r.metrics.serve},
+		"/narwhal/handoff":           {http.MethodGet: r.handoffDoc},
 		"/narwhal/state":             {http.MethodGet: r.stateDoc},
 		"/narwhal/targets":           {http.MethodGet: r.targets},
 		"/narwhal/lifecycle":         {http.MethodGet: r.getLifecycle},
@@ -72,9 +73,14 @@ func (r *Router) healthDoc(w http.ResponseWriter, _ *http.Request) {
 	switch {
 	case stuck:
 		status, code = "stuck", http.StatusServiceUnavailable
+	case p.reason() == "":
+	case p.fenced != "" || !p.waits && !p.controls():
+		status = "fenced"
 	case p.blocked != "":
 		status = "maintenance"
-	case p.reason() != "":
+	case p.waits:
+		status = "standby"
+	default:
 		status = "degraded"
 	}
 	writeJSON(w, code, struct {
@@ -86,7 +92,9 @@ func (r *Router) healthDoc(w http.ResponseWriter, _ *http.Request) {
 
 func (r *Router) readyDoc(w http.ResponseWriter, _ *http.Request) {
 	stuck := r.own.stuck()
-	reason := r.own.view.Load().reason()
+	p := r.own.view.Load()
+	reason := p.reason()
+	epoch, holder := p.term()
 	if stuck {
 		reason = "router does not answer itself"
 	}
@@ -96,7 +104,7 @@ func (r *Router) readyDoc(w http.ResponseWriter, _ *http.Request) {
 		Epoch   int64  `json:"epoch"`
 		Holder  string `json:"holder"`
 		Reason  string `json:"reason"`
-	}{"ready", !stuck, r.set.Epoch, r.set.Holder, reason}
+	}{"ready", !stuck && !p.stopping && p.controls() && p.degraded == "", epoch, holder, reason}
 	status := http.StatusOK
 	if reason != "" {
 		d.Status, status = "not_ready", http.StatusServiceUnavailable

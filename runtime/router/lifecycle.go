@@ -33,7 +33,7 @@ type lifecycleDoc struct {
 	Router        lifecycleRouter           `json:"router"`
 	Wave          lifecycleWave             `json:"wave"`
 	Engines       map[string]lifecycleState `json:"engines"`
-	Events        []any                     `json:"events"`
+	Events        []json.RawMessage         `json:"events"`
 	Error         *string                   `json:"error,omitempty"`
 }
 
@@ -70,7 +70,7 @@ func (n *node) idle() bool { return len(n.prefilling)+len(n.pending)+len(n.decod
 func (o *owner) lifecycle() lifecycleDoc {
 	p := o.view.Load()
 	d := lifecycleDoc{Policy: o.set.Fleet.Recovery.EngineRestartPolicy, ProcessStarts: map[string]float64{},
-		Router: lifecycleRouter{true, p.reason() == ""}, Wave: lifecycleWave{ID: o.wave, Active: o.wave != ""}, Engines: map[string]lifecycleState{}, Events: []any{}}
+		Router: lifecycleRouter{p.controls(), p.reason() == ""}, Wave: lifecycleWave{ID: o.wave, Active: o.wave != ""}, Engines: map[string]lifecycleState{}, Events: append([]json.RawMessage{}, o.lifeEvents...)}
 	d.Wave.Ready = d.Wave.Active
 	for _, n := range o.nodes {
 		pre, dec := n.resident()
@@ -116,8 +116,9 @@ func (o *owner) lifecycleEvent(n *node, action string) {
 	} else {
 		f["wave_id"] = o.wave
 	}
+	wall := o.unix(o.now())
+	o.rememberLifecycle(wall, f)
 	if o.journal != nil {
-		wall := o.unix(o.now())
 		o.journal.Event(journal.Event{Name: "engine_lifecycle", At: wall, AtUnix: wall, Fields: f})
 	}
 }
@@ -217,6 +218,7 @@ func (o *owner) drainOne(engines []string, limit float64) string {
 		return "no other engine is live"
 	}
 	o.unhold(n, endDrained)
+	n.requested = o.now()
 	n.draining, n.state, n.fault, n.deadline = true, stateDraining, "", o.now()+limit
 	o.publish()
 	o.lifecycleEvent(n, "drain_started")

@@ -25,6 +25,10 @@ func (r *Router) monitor(ctx context.Context) {
 		case <-t.C:
 		}
 		r.own.do(r.own.tick)
+		r.saveState()
+		if !r.own.view.Load().controls() {
+			continue
+		}
 		sweep := rec.LivenessEvery > 0 && pass%rec.LivenessEvery == 0
 		readmit := pass%max(1, rec.ReadmitEvery) == 0
 		if !sweep && !readmit {
@@ -41,9 +45,21 @@ func (r *Router) monitor(ctx context.Context) {
 	}
 }
 
-// tick closes the interval: gaps, floors, drains, and one controller evaluation if due.
+// tick is one monitoring pass: gaps, drains, floors, and one controller evaluation if due.
+// A router that does not control the fleet only keeps its books.
 func (o *owner) tick() {
 	now := o.now()
+	failed := ""
+	o.stage("rollover", &failed, func() { o.rollover(now) })
+	o.stage("telemetry", &failed, func() { o.watchFloor(now) })
+	p := o.view.Load()
+	if o.wave == "" && o.required == "" && !o.stopping && p.controls() {
+		o.stage("controller", &failed, func() { o.control(now) })
+	}
+	o.degrade(failed)
+}
+
+func (o *owner) rollover(now float64) {
 	r := o.set.Fleet.Controller.Reactive
 	for _, n := range o.nodes {
 		n.rollGap(o.set.interval.Seconds(), r.DecodeCorrectionAlpha, r.DecodeCorrectionMin, r.DecodeCorrectionMax, r.DecodeCorrectionMinSamples)
@@ -52,10 +68,9 @@ func (o *owner) tick() {
 		o.settleDrain(n, now)
 	}
 	o.settleHolds(now)
-	o.watchFloor(now)
-	if o.wave != "" || o.required != "" || o.stopping {
-		return
-	}
+}
+
+func (o *owner) control(now float64) {
 	var actions []control.Action
 	o.ctl, actions = control.Step(o.ctl, control.Tick{Snapshot: o.snapshot(now)})
 	for _, a := range actions {

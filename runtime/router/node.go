@@ -14,9 +14,9 @@ import (
 	"github.com/narwhal-fleet/narwhal/runtime/profile"
 )
 
-// lease is one attempt's claim on its two engines. Only the owner changes it, but for
+// claim is one attempt's claim on its two engines. Only the owner changes it, but for
 // tokens, which the relay counts.
-type lease struct {
+type claim struct {
 	p, d            *node
 	own             float64 // predicted prefill, seconds
 	queue           float64 // predicted wait before it
@@ -44,7 +44,8 @@ type node struct {
 	draining  bool
 	state     string // lifecycle state
 	deadline  float64
-	fault     string // why the lifecycle is blocked
+	requested float64 // when its drain was ordered
+	fault     string  // why the lifecycle is blocked
 	facts     facts
 	known     bool // facts were read
 	misses    int  // of liveness sweeps
@@ -55,10 +56,10 @@ type node struct {
 	countAfter float64 // no count before this moment
 	countRest  float64
 
-	prefilling  []*lease
+	prefilling  []*claim
 	prefillFree float64
-	pending     map[*lease]struct{}
-	decoding    map[*lease]struct{}
+	pending     map[*claim]struct{}
+	decoding    map[*claim]struct{}
 
 	ratios      [64]float64 // observed over predicted prefill, a ring
 	ratioN      int
@@ -97,7 +98,7 @@ func newNode(e fleet.Engine, row profile.Row, set *settings) (*node, error) {
 		return nil, err
 	}
 	return &node{id: e.IID, url: e.URL, data: data, control: control, row: row, curve: row.Curve(), pinned: e.Pin, role: model.Role(e.Role),
-		state: stateActive, tether: newTether(), streak: map[string]int{}, pending: map[*lease]struct{}{}, decoding: map[*lease]struct{}{}, risk: 1, kappa: 1}, nil
+		state: stateActive, tether: newTether(), streak: map[string]int{}, pending: map[*claim]struct{}{}, decoding: map[*claim]struct{}{}, risk: 1, kappa: 1}, nil
 }
 
 func (n *node) live() bool { return n.ejected == "" && !n.draining && n.hold == nil }
@@ -127,8 +128,8 @@ func (n *node) viewAt(now float64) model.EngineView {
 	return v.EngineView
 }
 
-// add counts a lease in.
-func (v *view) add(l *lease, ready float64) {
+// add counts a claim in.
+func (v *view) add(l *claim, ready float64) {
 	made := int(l.tokens.Load())
 	r := model.Resident{Ready: ready, Tokens: l.input + made, Remaining: max(1, l.expected-made)}
 	v.Residents = append(v.Residents, r)

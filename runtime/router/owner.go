@@ -1,6 +1,7 @@
 package router
 
 import (
+	"encoding/json"
 	"math/rand/v2"
 	"slices"
 	"sync/atomic"
@@ -9,6 +10,7 @@ import (
 	"github.com/narwhal-fleet/narwhal/runtime/control"
 	"github.com/narwhal-fleet/narwhal/runtime/journal"
 	"github.com/narwhal-fleet/narwhal/runtime/model"
+	"github.com/narwhal-fleet/narwhal/runtime/router/lease"
 	"github.com/narwhal-fleet/narwhal/runtime/sched"
 )
 
@@ -23,21 +25,27 @@ type owner struct {
 	done    chan struct{} // closed when the goroutine ended
 	view    atomic.Pointer[published]
 
-	nodes     []*node
-	ctl       control.State
-	n         counters
-	flips     []*flip
-	refusedBy []refusedFlip
-	last      *control.Decision
-	decisions map[string]int
-	moves     map[string]int
-	credits   float64
-	handoff   float64 // smoothed transfer delay, seconds
-	wave      string  // id of a fleet-wide hold; "" = none
-	waveAt    float64
-	required  string // why the whole fleet must restart together; "" = it need not
-	stopping  bool
-	validated bool
+	nodes      []*node
+	ctl        control.State
+	n          counters
+	flips      []*flip
+	refusedBy  []refusedFlip
+	last       *control.Decision
+	decisions  map[string]int
+	moves      map[string]int
+	credits    float64
+	handoff    float64 // smoothed transfer delay, seconds
+	wave       string  // id of a fleet-wide hold; "" = none
+	waveAt     float64
+	required   string // why the whole fleet must restart together; "" = it need not
+	stopping   bool
+	validated  bool
+	waits      bool   // as a standby, or after a lost lease
+	fenced     string // failover block; "" = none
+	keeper     *lease.Keeper
+	degraded   string // stage and class that keep breaking; "" = none
+	badPasses  int
+	lifeEvents []json.RawMessage
 }
 
 type op struct {
@@ -52,6 +60,12 @@ type published struct {
 	blocked  string // lifecycle hold
 	stopping bool
 	valid    bool
+	waits    bool
+	fenced   string
+	degraded string
+	keeper   *lease.Keeper // nil without a lease
+	epoch    int64         // as configured, without a keeper
+	holder   string
 }
 
 type flip struct {
@@ -149,7 +163,8 @@ func (o *owner) stuck() bool {
 }
 
 func (o *owner) publish() {
-	p := &published{engines: len(o.nodes), stopping: o.stopping, valid: o.validated}
+	p := &published{engines: len(o.nodes), stopping: o.stopping, valid: o.validated, waits: o.waits, fenced: o.fenced, degraded: o.degraded,
+		keeper: o.keeper, epoch: o.set.Epoch, holder: o.set.Holder}
 	for _, n := range o.nodes {
 		if n.live() {
 			p.live++
@@ -169,8 +184,16 @@ func (p *published) reason() string {
 	switch {
 	case p.stopping:
 		return "shutting down"
+	case p.fenced != "":
+		return p.fenced
 	case p.blocked != "":
 		return p.blocked
+	case p.degraded != "":
+		return "monitoring degraded: " + p.degraded
+	case p.waits:
+		return "shadowing"
+	case p.keeper != nil && !p.keeper.Valid():
+		return "lease expired"
 	case !p.valid:
 		return "engine identity validation pending"
 	case p.live == 0:
@@ -209,7 +232,7 @@ func (o *owner) context() int {
 }
 
 // place decides and, when placed, reserves both engines in the same step.
-func (o *owner) place(r model.Request, first bool, now float64) (sched.Decision, *lease) {
+func (o *owner) place(r model.Request, first bool, now float64) (sched.Decision, *claim) {
 	snap := o.snapshot(now)
 	var d sched.Decision
 	if first {
@@ -228,7 +251,7 @@ func (o *owner) place(r model.Request, first bool, now float64) (sched.Decision,
 	if d.OverBudget {
 		o.n.unserved++
 	}
-	l := &lease{p: o.node(d.Prefill), d: o.node(d.Decode), own: d.Own, input: r.Input, expected: max(1, r.Expected), at: now, queue: d.Parts.Queue}
+	l := &claim{p: o.node(d.Prefill), d: o.node(d.Decode), own: d.Own, input: r.Input, expected: max(1, r.Expected), at: now, queue: d.Parts.Queue}
 	l.blockSize, l.ttl = l.p.facts.blockSize, o.set.leaseOf(l.p)
 	l.p.prefilling = append(l.p.prefilling, l)
 	l.p.prefillFree = max(l.p.prefillFree, now) + l.own
@@ -238,9 +261,9 @@ func (o *owner) place(r model.Request, first bool, now float64) (sched.Decision,
 	return d, l
 }
 
-// prefilled ends the prefill phase of a lease. ok means that the engine did the work, so
+// prefilled ends the prefill phase of a claim. ok means that the engine did the work, so
 // that its time may be compared with the prediction.
-func (o *owner) prefilled(l *lease, now float64, ok bool) {
+func (o *owner) prefilled(l *claim, now float64, ok bool) {
 	i := slices.Index(l.p.prefilling, l)
 	if i < 0 {
 		return
@@ -258,13 +281,13 @@ func (o *owner) prefilled(l *lease, now float64, ok bool) {
 }
 
 // decoding starts the decode phase.
-func (o *owner) decoding(l *lease) {
+func (o *owner) decoding(l *claim) {
 	delete(l.d.pending, l)
 	l.d.decoding[l] = struct{}{}
 	l.d.touched = true
 }
 
-func (o *owner) release(l *lease, now float64) {
+func (o *owner) release(l *claim, now float64) {
 	o.prefilled(l, now, false)
 	o.unpin(l, now)
 	delete(l.d.pending, l)

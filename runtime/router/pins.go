@@ -10,7 +10,7 @@ type stray struct {
 }
 
 // pin counts the KV that a producer holds from its answer on.
-func (o *owner) pin(l *lease) {
+func (o *owner) pin(l *claim) {
 	if l.p != l.d {
 		l.pinned = true
 		l.p.held += l.input
@@ -20,7 +20,7 @@ func (o *owner) pin(l *lease) {
 
 // unpin ends the count. A handoff that was never sent to a reader keeps its blocks for the
 // whole lease; one that was sent is freed by the reader, read or not.
-func (o *owner) unpin(l *lease, now float64) {
+func (o *owner) unpin(l *claim, now float64) {
 	if !l.pinned {
 		return
 	}

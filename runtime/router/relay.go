@@ -18,7 +18,7 @@ const maxHeld = 64
 // relay carries one decode stream to its sink.
 type relay struct {
 	q     *request
-	l     *lease
+	l     *claim
 	sink  *assembly // nil for a streamed answer
 	split splitter
 	held  [][]byte
@@ -31,7 +31,7 @@ type relay struct {
 
 // follow reads the decode leg as a stream. The first token must come within its limit, and
 // then each read within the gap.
-func (q *request) follow(ctx context.Context, l *lease, leg []byte, id string, hand bool) *failure {
+func (q *request) follow(ctx context.Context, l *claim, leg []byte, id string, hand bool) *failure {
 	ctx, cancel := context.WithCancelCause(ctx)
 	defer cancel(errFinished)
 	limit := q.r.set.firstToken
@@ -215,7 +215,7 @@ func (r *relay) first() {
 
 // learnHandoff smooths the delay between a prefill's end and the first token elsewhere,
 // less the token's own interval.
-func (o *owner) learnHandoff(delay float64, l *lease) {
+func (o *owner) learnHandoff(delay float64, l *claim) {
 	own := max(0, delay-l.d.curve.Interval(len(l.d.decoding), 0))
 	if o.handoff == 0 {
 		o.handoff = own

@@ -35,7 +35,7 @@ type request struct {
 	expect       int
 	started      bool // output went out
 	seated       bool
-	lease        *lease  // of the attempt in progress; end or the next attempt releases it
+	claim        *claim  // of the attempt in progress; end or the next attempt releases it
 	untie        func()  // from the producer's end
 	sized        bool    // the controller knows of the arrival
 	longest      int     // exact length of the prompt, or of the longest of several; 0 = unknown
@@ -285,9 +285,9 @@ func (q *request) pause(wait time.Duration) *failure {
 
 // release frees what the last attempt holds. It runs in the owner's goroutine.
 func (q *request) release(o *owner) {
-	if q.lease != nil {
-		o.release(q.lease, o.now())
-		q.lease = nil
+	if q.claim != nil {
+		o.release(q.claim, o.now())
+		q.claim = nil
 	}
 }
 
@@ -370,7 +370,7 @@ func (q *request) note(f *failure, attempt int, wait time.Duration, why string) 
 }
 
 // place prices and chooses both engines, and reserves them.
-func (q *request) place(attempt int, unsplit bool) (*lease, *failure) {
+func (q *request) place(attempt int, unsplit bool) (*claim, *failure) {
 	if f := q.ready(); f != nil {
 		return nil, f
 	}
@@ -382,7 +382,7 @@ func (q *request) place(attempt int, unsplit bool) (*lease, *failure) {
 			return
 		}
 		r := model.Request{ID: q.row.RID, Arrived: q.row.Arrived, Input: q.input, Expected: q.expect, Unsplit: unsplit, AvoidPrefill: q.badP, AvoidDecode: q.badD}
-		if d, q.lease = o.place(r, attempt == 1, o.now()); q.lease != nil && d.Split() {
+		if d, q.claim = o.place(r, attempt == 1, o.now()); q.claim != nil && d.Split() {
 			o.n.prefillAttempts++
 		}
 	}) {
@@ -395,7 +395,7 @@ func (q *request) place(attempt int, unsplit bool) (*lease, *failure) {
 		q.row.Decision, _ = json.Marshal(d)
 	}
 	q.row.Price = &journal.Price{Attempt: attempt, Backlog: d.Parts.Queue, Own: d.Own, Elapsed: d.Elapsed, Handoff: d.Parts.Handoff, Price: d.Price}
-	if l := q.lease; l != nil {
+	if l := q.claim; l != nil {
 		q.row.Prefill, q.row.Decode, q.row.Crossed = ptr(d.Prefill), ptr(d.Decode), d.Split()
 		return l, nil
 	}

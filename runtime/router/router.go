@@ -29,6 +29,7 @@ type Router struct {
 	end        context.CancelFunc
 	background sync.WaitGroup
 	stopOwner  chan struct{}
+	watching   context.Context // probes and the standby's loop end with it
 	watch      context.CancelFunc
 	stopped    sync.Once
 	served     chan struct{} // closed when the listener ended
@@ -90,14 +91,13 @@ func (r *Router) Start(ctx context.Context) error {
 			r.set.Logger.Error("listener ended", "error", err.Error())
 		}
 	}()
-	if err := r.meet(ctx); err != nil {
+	r.watching, r.watch = context.WithCancel(r.life)
+	if err := r.enter(ctx); err != nil {
 		r.end()
 		_ = r.server.Close()
 		return errors.Join(fmt.Errorf("start router: %w", err), r.halt(ctx))
 	}
-	var watching context.Context
-	watching, r.watch = context.WithCancel(r.life)
-	r.background.Go(func() { r.monitor(watching) })
+	r.background.Go(func() { r.monitor(r.watching) })
 	for _, name := range Unused(r.set.Fleet) {
 		r.set.Logger.Warn("setting is not acted on", "setting", name)
 	}
@@ -207,6 +207,7 @@ func (r *Router) stop(ctx context.Context) error {
 	if r.watch != nil {
 		r.watch()
 	}
+	r.handOver(ctx)
 	r.lameDuck(ctx)
 	grace, cancel := context.WithTimeout(ctx, r.set.grace)
 	err := r.server.Shutdown(grace)

@@ -1,0 +1,200 @@
+package router
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"time"
+
+	"github.com/narwhal-fleet/narwhal/runtime/router/lease"
+	"github.com/narwhal-fleet/narwhal/runtime/router/standby"
+)
+
+// HA is how several routers share a fleet. The zero value is one router alone.
+type HA struct {
+	// Lease, if not nil, must be held to admit anything. The caller closes it after Stop.
+	Lease lease.Lease
+	Renew time.Duration // between renewals; 0 = lease.DefaultRenew
+	// Standby.Primary, if not "", makes this router wait for that one to go. It needs Lease.
+	Standby standby.Options
+	// StatePath keeps the handoff document of this router, written every interval; "" keeps
+	// none. Resume restores it at the start.
+	StatePath string
+	Resume    bool
+}
+
+func (h HA) waits() bool { return h.Standby.Primary != "" }
+
+func (h HA) check() error {
+	switch {
+	case h.waits() && h.Lease == nil:
+		return errors.New("check router: a standby needs a lease")
+	case h.Resume && h.StatePath == "":
+		return errors.New("check router: resuming needs a state file")
+	}
+	return nil
+}
+
+var errDegraded = errors.New("monitoring is degraded")
+
+// enter brings the router to where it may admit: at once without a lease, after a claim with
+// one, later as a standby. A lease that another router holds fences this one for good: it
+// cannot know what happened meanwhile.
+func (r *Router) enter(ctx context.Context) error {
+	h := r.set.HA
+	if h.Resume {
+		if err := r.resume(); err != nil {
+			return err
+		}
+	}
+	switch {
+	case h.waits():
+		return r.follow()
+	case h.Lease == nil:
+		return r.meet(ctx)
+	}
+	term, err := h.Lease.Claim(ctx)
+	if err != nil {
+		var held *lease.HeldError
+		reason := standby.BlockUnavailable(err)
+		if errors.As(err, &held) {
+			reason = standby.BlockHeld
+		}
+		r.set.Logger.Error("router is fenced", "reason", reason, "error", err.Error())
+		r.Block(reason)
+		return nil
+	}
+	k := lease.Keep(h.Lease, term, r.set.renew())
+	if err := r.meet(ctx); err != nil {
+		return errors.Join(err, k.Release(ctx))
+	}
+	r.Open(k)
+	return nil
+}
+
+func (s *settings) renew() time.Duration {
+	if s.HA.Renew <= 0 {
+		return lease.DefaultRenew
+	}
+	return s.HA.Renew
+}
+
+// follow starts the standby's loop.
+func (r *Router) follow() error {
+	o := r.set.HA.Standby
+	o.Logger, o.Renew = r.set.Logger, r.set.renew()
+	s, err := standby.New(o, r.set.HA.Lease, r)
+	if err != nil {
+		return err
+	}
+	r.own.do(func() {
+		r.own.waits = true
+		r.own.publish()
+	})
+	r.background.Go(func() {
+		if err := s.Run(r.watching); err != nil && r.watching.Err() == nil {
+			r.set.Logger.Error("standby has ended", "error", err.Error())
+		}
+	})
+	return nil
+}
+
+// Block shows why the router does not admit; "" = nothing of the lease stands in its way.
+func (r *Router) Block(reason string) {
+	r.own.do(func() {
+		r.own.fenced = reason
+		r.own.publish()
+	})
+}
+
+// Open begins to admit under a lease and watches it from then on.
+func (r *Router) Open(k *lease.Keeper) {
+	r.own.do(func() {
+		r.own.keeper, r.own.waits, r.own.fenced = k, false, ""
+		r.own.publish()
+	})
+	r.set.Logger.Info("router holds the lease", "epoch", k.Term().Epoch, "holder", k.Term().Holder)
+	r.background.Go(func() {
+		select {
+		case <-k.Lost():
+		case <-k.Done():
+			return
+		}
+		r.set.Logger.Error("lease is lost", "error", k.Err().Error())
+		r.own.do(func() {
+			r.own.waits, r.own.fenced = true, standby.BlockRenewal
+			r.own.publish()
+		})
+	})
+}
+
+// Verify asks every engine who it is, as at a start.
+func (r *Router) Verify(ctx context.Context) error { return r.meet(ctx) }
+
+// handOver gives the lease back as soon as nothing is admitted any more, so that a standby
+// serves while this router finishes its streams.
+func (r *Router) handOver(ctx context.Context) {
+	var k *lease.Keeper
+	r.own.do(func() { k = r.own.keeper })
+	if k == nil {
+		return
+	}
+	r.saveState()
+	ctx, cancel := context.WithTimeout(ctx, 2*time.Second)
+	defer cancel()
+	if err := k.Release(ctx); err != nil && !errors.Is(err, lease.ErrLost) {
+		r.set.Logger.Warn("release lease", "error", err.Error())
+	}
+}
+
+// controls reports whether this router may decide over the fleet.
+func (p *published) controls() bool {
+	return !p.waits && p.fenced == "" && (p.keeper == nil || p.keeper.Valid())
+}
+
+func (p *published) term() (epoch int64, holder string) {
+	if p.keeper == nil {
+		return p.epoch, p.holder
+	}
+	t := p.keeper.Term()
+	return t.Epoch, t.Holder
+}
+
+// degrade counts a monitoring pass; failed names the first stage that broke, "" for none.
+func (o *owner) degrade(failed string) {
+	if failed == "" {
+		o.badPasses = 0
+		if o.degraded != "" {
+			o.degraded = ""
+			o.publish()
+			o.event("monitoring_recovered", o.now(), map[string]any{})
+		}
+		return
+	}
+	o.badPasses++
+	o.n.stageFailures[failed]++
+	o.event("monitoring_stage_failure", o.now(), map[string]any{"stage": failed, "class": "panic", "consecutive": o.badPasses})
+	if o.badPasses < max(1, o.set.Fleet.Controller.MonitorFailureLimit) || o.degraded != "" {
+		return
+	}
+	o.degraded = failed + " panic"
+	if o.keeper != nil {
+		o.keeper.Stop(errDegraded) // a standby must be able to claim
+	}
+	o.publish()
+	o.event("monitoring_degraded", o.now(), map[string]any{"stage": failed, "class": "panic", "core_consecutive": o.badPasses})
+}
+
+// stage runs one part of a monitoring pass. A panic in it is counted instead of ending the
+// process: requests go on.
+func (o *owner) stage(name string, failed *string, f func()) {
+	defer func() {
+		if p := recover(); p != nil {
+			o.set.Logger.Error("monitoring stage failed", "stage", name, "error", fmt.Sprint(p))
+			if *failed == "" {
+				*failed = name
+			}
+		}
+	}()
+	f()
+}

@@ -1,0 +1,105 @@
+package lease
+
+import (
+	"encoding/json"
+	"fmt"
+	"os"
+	"syscall"
+)
+
+// alive is the lock that a holder keeps for its whole life. It is guarded by the flock on
+// <path>.lock and by the File that owns it.
+type alive struct {
+	path string
+	f    *os.File // locked; nil = not held
+	name life     // what is written there
+}
+
+// life is the one line of the file.
+type life struct {
+	Holder string `json:"holder"`
+	Epoch  int64  `json:"epoch"`
+	Inode  uint64 `json:"inode"`
+}
+
+// try takes the lock if nobody has it.
+func (a *alive) try() (bool, error) {
+	if a.f != nil {
+		return true, nil
+	}
+	f, err := openLock(a.path)
+	if err != nil {
+		return false, err
+	}
+	got, err := tryLock(f)
+	if err != nil || !got || !isAt(f, a.path) {
+		_ = f.Close()
+		return false, err
+	}
+	a.f = f
+	return true, nil
+}
+
+// hold takes the lock if it can and names the term there.
+func (a *alive) hold(holder string, epoch int64) error {
+	got, err := a.try()
+	if err != nil {
+		return fmt.Errorf("hold %s: %w", a.path, err)
+	}
+	if !got {
+		return fmt.Errorf("hold %s: a process that held the lease before still exists", a.path)
+	}
+	want := life{holder, epoch, inode(a.f)}
+	if a.name == want {
+		return nil
+	}
+	line, err := json.Marshal(want)
+	if err == nil {
+		err = a.f.Truncate(0)
+	}
+	if err == nil {
+		_, err = a.f.WriteAt(append(line, '\n'), 0)
+	}
+	if err != nil {
+		a.name = life{}
+		return fmt.Errorf("hold %s: %w", a.path, err)
+	}
+	a.name = want
+	return nil
+}
+
+// gone reports whether the process of d's holder has provably ended. On true the lock
+// stays with the caller.
+func (a *alive) gone(d Document) bool {
+	if a.f != nil {
+		return false // what stands there is our own earlier term
+	}
+	if got, err := a.try(); err != nil || !got {
+		return false
+	}
+	b := make([]byte, maxDocument)
+	n, _ := a.f.ReadAt(b, 0) // io.EOF is the rule
+	var l life
+	if json.Unmarshal(b[:n], &l) == nil && l == (life{d.Holder, d.Epoch, inode(a.f)}) {
+		return true
+	}
+	a.drop()
+	return false
+}
+
+// drop gives the lock back.
+func (a *alive) drop() {
+	if a.f != nil {
+		_ = a.f.Close()
+	}
+	a.f, a.name = nil, life{}
+}
+
+func inode(f *os.File) uint64 {
+	if info, err := f.Stat(); err == nil {
+		if s, ok := info.Sys().(*syscall.Stat_t); ok {
+			return s.Ino
+		}
+	}
+	return 0
+}

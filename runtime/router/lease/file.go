@@ -1,0 +1,199 @@
+package lease
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"io"
+	"io/fs"
+	"os"
+	"path/filepath"
+	"syscall"
+	"time"
+
+	"github.com/narwhal-fleet/narwhal/internal/atomicfile"
+)
+
+// Proof says whether a holder's death is proven by the kernel; see the package comment.
+type Proof int
+
+// The choices. ProofAuto proves on file systems known to be local.
+const (
+	ProofAuto Proof = iota
+	ProofOff
+	ProofOn
+)
+
+// FileOptions configure a File.
+type FileOptions struct {
+	Path   string // of the document; its folder must exist
+	Holder string // from NewHolder
+	TTL    time.Duration
+	Margin time.Duration
+	Proof  Proof
+}
+
+// File is the lease in a file.
+type File struct {
+	o     FileOptions
+	turn  chan struct{} // holds a token while an operation of this File runs
+	alive alive
+	proof bool
+	why   error // why the last claim or renewal is not backed by the alive lock
+}
+
+// NewFile checks the options; it touches nothing but the folder's file system number.
+// Close the File when the process no longer serves.
+func NewFile(o FileOptions) (*File, error) {
+	if o.Path == "" || o.TTL <= o.Margin || o.Margin < 0 {
+		return nil, errors.New("make file lease: path is empty, or ttl does not exceed the safety margin")
+	}
+	if err := checkHolder(o.Holder); err != nil {
+		return nil, fmt.Errorf("make file lease: %w", err)
+	}
+	l := &File{o: o, turn: make(chan struct{}, 1), alive: alive{path: o.Path + ".alive"}}
+	l.proof = o.Proof == ProofOn || o.Proof == ProofAuto && isLocal(filepath.Dir(o.Path))
+	if !l.proof {
+		l.why = errors.New("prove holder: turned off, or the lease is not on a file system known to be local")
+	}
+	return l, nil
+}
+
+// Proven returns nil when this holder's death frees the lease at once, else why others
+// will wait for its expiry. Valid after a claim or renewal.
+func (l *File) Proven() error {
+	l.turn <- struct{}{}
+	defer func() { <-l.turn }()
+	return l.why
+}
+
+// exclusive runs f alone among all users of the lease.
+func (l *File) exclusive(ctx context.Context, f func() error) error {
+	select {
+	case l.turn <- struct{}{}:
+		defer func() { <-l.turn }()
+	case <-ctx.Done():
+		return fmt.Errorf("lock lease: %w", ctx.Err())
+	}
+	if err := ctx.Err(); err != nil {
+		return fmt.Errorf("lock lease: %w", err)
+	}
+	lock, err := lockPath(ctx, l.o.Path+".lock")
+	if err != nil {
+		return err
+	}
+	return errors.Join(f(), lock.Close())
+}
+
+// Claim implements Lease.
+func (l *File) Claim(ctx context.Context) (t Term, err error) {
+	err = l.exclusive(ctx, func() error {
+		d, err := l.read()
+		if err != nil {
+			return fmt.Errorf("claim lease: %w", err)
+		}
+		now, had := time.Now(), l.alive.f != nil
+		epoch := d.Epoch + 1
+		switch {
+		case !d.Stored() || d.Expired(now):
+		case d.Holder == l.o.Holder:
+			epoch = d.Epoch
+		case !l.proof || !l.alive.gone(d):
+			return d.Held()
+		}
+		if t, err = l.put(epoch, now); err != nil {
+			if !had {
+				l.alive.drop() // this holder does not serve, whatever is stored
+			}
+			return fmt.Errorf("claim lease: %w", err)
+		}
+		return nil
+	})
+	return t, err
+}
+
+// put names the holder in the alive file, then in the lease.
+func (l *File) put(epoch int64, now time.Time) (Term, error) {
+	if l.proof {
+		l.why = l.alive.hold(l.o.Holder, epoch)
+	}
+	if err := atomicfile.Write(l.o.Path, Make(l.o.Holder, epoch, now, l.o.TTL).Encode(), 0o600); err != nil {
+		return Term{}, err
+	}
+	return Term{Epoch: epoch, Holder: l.o.Holder, ValidUntil: now.Add(l.o.TTL - l.o.Margin)}, nil
+}
+
+// Renew implements Lease.
+func (l *File) Renew(ctx context.Context, old Term) (t Term, err error) {
+	err = l.exclusive(ctx, func() error {
+		d, err := l.read()
+		if err != nil {
+			return fmt.Errorf("renew lease: %w", err)
+		}
+		now := time.Now()
+		if !d.Is(old) || old.Holder != l.o.Holder || d.Expired(now) {
+			return fmt.Errorf("renew lease: %w", ErrLost)
+		}
+		if t, err = l.put(d.Epoch, now); err != nil {
+			return fmt.Errorf("renew lease: %w", err)
+		}
+		return nil
+	})
+	return t, err
+}
+
+// Release implements Lease. The alive lock goes after the lease, never before.
+func (l *File) Release(ctx context.Context, t Term) error {
+	return l.exclusive(ctx, func() error {
+		d, err := l.read()
+		if err != nil {
+			return fmt.Errorf("release lease: %w", err)
+		}
+		if now := time.Now(); d.Is(t) && !d.Expired(now) {
+			if err := atomicfile.Write(l.o.Path, Make(d.Holder, d.Epoch, now, 0).Encode(), 0o600); err != nil {
+				return fmt.Errorf("release lease: %w", err)
+			}
+		}
+		if n := l.alive.name; n == (life{}) || n.Epoch == t.Epoch {
+			l.alive.drop()
+		}
+		return nil
+	})
+}
+
+// Look implements Lease. Documents are replaced whole, so it needs no lock.
+func (l *File) Look(context.Context) (Document, error) {
+	d, err := l.read()
+	if err != nil {
+		return Document{}, fmt.Errorf("look at lease: %w", err)
+	}
+	return d, nil
+}
+
+// Close gives up the alive lock without a word to the lease: others may then claim at
+// once what this File still holds. Call it when the process serves no more.
+func (l *File) Close() {
+	l.turn <- struct{}{}
+	defer func() { <-l.turn }()
+	l.alive.drop()
+}
+
+// read returns the zero Document only when no file is there.
+func (l *File) read() (Document, error) {
+	f, err := os.OpenFile(l.o.Path, os.O_RDONLY|syscall.O_NOFOLLOW|syscall.O_CLOEXEC|syscall.O_NONBLOCK, 0)
+	if errors.Is(err, fs.ErrNotExist) {
+		return Document{}, nil
+	}
+	if err != nil {
+		return Document{}, err
+	}
+	defer f.Close()
+	if info, err := f.Stat(); err != nil || !info.Mode().IsRegular() {
+		return Document{}, malformed("no regular file")
+	}
+	b, err := io.ReadAll(io.LimitReader(f, maxDocument+1))
+	if err != nil {
+		return Document{}, err
+	}
+	return Decode(b)
+}

@@ -1,0 +1,181 @@
+package lease
+
+import (
+	"errors"
+	"os"
+	"path/filepath"
+	"syscall"
+	"testing"
+	"time"
+)
+
+const (
+	testTTL    = 5 * time.Second
+	testMargin = time.Second
+)
+
+func openFile(t *testing.T, path, holder string, proof Proof) *File {
+	t.Helper()
+	l, err := NewFile(FileOptions{Path: path, Holder: holder, TTL: testTTL, Margin: testMargin, Proof: proof})
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(l.Close)
+	return l
+}
+
+func claim(t *testing.T, l Lease) Term {
+	t.Helper()
+	term, err := l.Claim(t.Context())
+	if err != nil {
+		t.Fatal(err)
+	}
+	return term
+}
+
+func wantHeld(t *testing.T, l Lease, by string) {
+	t.Helper()
+	_, err := l.Claim(t.Context())
+	var held *HeldError
+	if !errors.As(err, &held) || held.Holder != by {
+		t.Fatalf("claim: %v, want held by %s", err, by)
+	}
+}
+
+// TestGoneHolder closes the descriptors of a holder as the kernel does when it dies.
+func TestGoneHolder(t *testing.T) {
+	path := filepath.Join(t.TempDir(), "lease")
+	a, b := openFile(t, path, "a", ProofOn), openFile(t, path, "b", ProofOn)
+	claim(t, a)
+	if err := a.Proven(); err != nil {
+		t.Fatal(err)
+	}
+	wantHeld(t, b, "a")
+	a.Close()
+	wantHeld(t, openFile(t, path, "c", ProofOff), "a")
+	if term := claim(t, b); term.Epoch != 2 {
+		t.Errorf("claimed %+v", term)
+	}
+	wantHeld(t, openFile(t, path, "d", ProofOn), "b")
+}
+
+// TestNoProof lists what must never stand for the end of a holder.
+func TestNoProof(t *testing.T) {
+	for name, forge := range map[string]func(t *testing.T, alive string, a *File, term Term){
+		"a living holder":     func(*testing.T, string, *File, Term) {},
+		"a removed file":      func(t *testing.T, p string, _ *File, _ Term) { check(t, os.Remove(p)) },
+		"a copy in its place": func(t *testing.T, p string, _ *File, _ Term) { copyOver(t, p) },
+		"an empty file":       func(t *testing.T, p string, a *File, _ Term) { a.Close(); check(t, os.WriteFile(p, nil, 0o600)) },
+		"a line cut short":    func(t *testing.T, p string, a *File, _ Term) { a.Close(); check(t, os.Truncate(p, 9)) },
+		"a link": func(t *testing.T, p string, a *File, _ Term) {
+			a.Close()
+			check(t, os.Rename(p, p+"2"))
+			check(t, os.Symlink(p+"2", p))
+		},
+		"another epoch's end": func(t *testing.T, p string, a *File, _ Term) {
+			a.alive.name = life{}
+			check(t, a.alive.hold("a", 7))
+			a.Close()
+		},
+		"another holder's end":  func(t *testing.T, p string, a *File, _ Term) { check(t, a.alive.hold("x", 1)); a.Close() },
+		"a reference's lease":   func(t *testing.T, p string, a *File, _ Term) { a.Close(); reference(t, a.o.Path) },
+		"a failed renewal only": func(t *testing.T, p string, a *File, term Term) { term.Epoch++; _, _ = a.Renew(t.Context(), term) },
+	} {
+		t.Run(name, func(t *testing.T) {
+			path := filepath.Join(t.TempDir(), "lease")
+			a := openFile(t, path, "a", ProofOn)
+			forge(t, path+".alive", a, claim(t, a))
+			d, err := a.Look(t.Context())
+			check(t, err)
+			wantHeld(t, openFile(t, path, "b", ProofOn), d.Holder)
+		})
+	}
+}
+
+func check(t *testing.T, err error) {
+	t.Helper()
+	if err != nil {
+		t.Fatal(err)
+	}
+}
+
+// copyOver puts a copy of a locked file, which nobody locks, in its place.
+func copyOver(t *testing.T, path string) {
+	b, err := os.ReadFile(path)
+	check(t, err)
+	check(t, os.WriteFile(path+".copy", b, 0o600))
+	check(t, os.Rename(path+".copy", path))
+}
+
+func reference(t *testing.T, path string) {
+	check(t, os.WriteFile(path, Make("router-r:0", 9, time.Now(), testTTL).Encode(), 0o600))
+}
+
+// TestSlowHolderIsNotNamed claims by expiry while the process before still exists: there
+// is no proof then, and there is again once the lock could be had.
+func TestSlowHolderIsNotNamed(t *testing.T) {
+	path := filepath.Join(t.TempDir(), "lease")
+	a, b, c := openFile(t, path, "a", ProofOn), openFile(t, path, "b", ProofOn), openFile(t, path, "c", ProofOn)
+	first := claim(t, a)
+	check(t, os.WriteFile(path, Make("a", 1, time.Now().Add(-time.Minute), testTTL).Encode(), 0o600))
+	second := claim(t, b)
+	if second.Epoch != 2 || b.Proven() == nil {
+		t.Fatalf("%+v, proven: %v", second, b.Proven())
+	}
+	wantHeld(t, c, "b")
+	check(t, a.Release(t.Context(), first)) // the old one wakes up and gives in
+	wantHeld(t, c, "b")
+	if _, err := b.Renew(t.Context(), second); err != nil || b.Proven() != nil {
+		t.Fatalf("%v, proven: %v", err, b.Proven())
+	}
+	b.Close()
+	if term := claim(t, c); term.Epoch != 3 {
+		t.Errorf("claimed %+v", term)
+	}
+}
+
+// TestDamagedLeaseIsNoFreeLease keeps every operation from reading rubbish as absence.
+func TestDamagedLeaseIsNoFreeLease(t *testing.T) {
+	for name, put := range map[string]func(path string) error{
+		"rubbish":  func(p string) error { return os.WriteFile(p, []byte("{}"), 0o600) },
+		"empty":    func(p string) error { return os.WriteFile(p, nil, 0o600) },
+		"a folder": func(p string) error { return os.Mkdir(p, 0o700) },
+		"a pipe":   func(p string) error { return syscall.Mkfifo(p, 0o600) },
+		"a link":   func(p string) error { return os.Symlink("/nowhere", p) },
+		"long":     func(p string) error { return os.WriteFile(p, make([]byte, 1<<20), 0o600) },
+	} {
+		path := filepath.Join(t.TempDir(), "lease")
+		check(t, put(path))
+		l := openFile(t, path, "a", ProofOn)
+		if _, err := l.Claim(t.Context()); err == nil {
+			t.Errorf("%s: claimed", name)
+		}
+		if _, err := l.Renew(t.Context(), Term{Epoch: 1, Holder: "a"}); err == nil || errors.Is(err, ErrLost) {
+			t.Errorf("%s: renew: %v", name, err)
+		}
+		if _, err := l.Look(t.Context()); err == nil {
+			t.Errorf("%s: looked", name)
+		}
+	}
+}
+
+// TestFailedClaimHoldsNothing gives the lock back when the lease could not be written.
+func TestFailedClaimHoldsNothing(t *testing.T) {
+	path := filepath.Join(t.TempDir(), "lease")
+	l := openFile(t, path, "a", ProofOn)
+	l.o.Path = filepath.Join(path, "missing", "lease")
+	if _, err := l.Claim(t.Context()); err == nil {
+		t.Fatal("claimed in a missing folder")
+	}
+	if l.alive.f != nil {
+		t.Error("the lock is kept")
+	}
+}
+
+func TestNewFileRefuses(t *testing.T) {
+	for _, o := range []FileOptions{{}, {Path: "x", Holder: "h", TTL: time.Second, Margin: time.Second}, {Path: "x", TTL: 2, Margin: 1}, {Path: "x", Holder: "a\n", TTL: 2, Margin: 1}} {
+		if _, err := NewFile(o); err == nil {
+			t.Errorf("%+v passes", o)
+		}
+	}
+}
