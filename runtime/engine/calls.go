@@ -20,12 +20,23 @@ func (c *Client) Health(ctx context.Context) error {
 	return err
 }
 
+// Ready asks for the readiness that some engines report apart from their liveness.
+func (c *Client) Ready(ctx context.Context) error {
+	body, err := c.get(ctx, "/ready")
+	if err != nil {
+		return err
+	}
+	defer body.Close()
+	_, err = ReadAll(body, "/ready", maxControlBytes)
+	return err
+}
+
 // Version returns the engine's version.
 func (c *Client) Version(ctx context.Context) (string, error) {
 	var v struct {
 		Version string `json:"version"`
 	}
-	if err := c.getJSON(ctx, "/version", &v); err != nil {
+	if err := c.GetJSON(ctx, "/version", &v); err != nil {
 		return "", err
 	}
 	if v.Version == "" {
@@ -46,7 +57,7 @@ func (c *Client) Models(ctx context.Context) ([]Model, error) {
 	var v struct {
 		Data []Model `json:"data"`
 	}
-	if err := c.getJSON(ctx, "/v1/models", &v); err != nil {
+	if err := c.GetJSON(ctx, "/v1/models", &v); err != nil {
 		return nil, err
 	}
 	return v.Data, nil
@@ -69,7 +80,7 @@ func (c *Client) Metrics(ctx context.Context) (Samples, error) {
 // Identity tells one process of an engine from the next.
 type Identity struct {
 	Version string `json:"version"`
-	// ProcessStart in seconds since the epoch, as the engine reports it.
+	// ProcessStart in seconds since the epoch, as the engine reports it; 0 where it does not.
 	ProcessStart float64 `json:"process_start"`
 }
 

@@ -170,13 +170,14 @@ func (c *Client) get(ctx context.Context, path string) (io.ReadCloser, error) {
 	return resp.Body, nil
 }
 
-func (c *Client) getJSON(ctx context.Context, path string, v any) error {
+// GetJSON reads a control answer into out, bounded. A refusal is a *StatusError.
+func (c *Client) GetJSON(ctx context.Context, path string, out any) error {
 	body, err := c.get(ctx, path)
 	if err != nil {
 		return err
 	}
 	defer body.Close()
-	return decode(body, path, maxControlBytes, v)
+	return decode(body, path, maxControlBytes, out)
 }
 
 // PostJSON sends v and reads the answer into out, both bounded. It serves control calls; legs

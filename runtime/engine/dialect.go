@@ -7,6 +7,7 @@
 package engine
 
 import (
+	"context"
 	"encoding/json"
 	"errors"
 	"fmt"
@@ -14,8 +15,10 @@ import (
 )
 
 // Dialect turns one client request into the two legs of a split request and judges the
-// handoff between them. Implementations are pure and safe for concurrent use.
+// handoff between them. Implementations hold no state and are safe for concurrent use; but for
+// Prober's methods they are pure.
 type Dialect interface {
+	Prober
 	// Name is the word that selects the dialect in a fleet file.
 	Name() string
 	// Splittable reports whether a request may run as two legs; reason says why not.
@@ -34,6 +37,23 @@ type Dialect interface {
 	// State reads the engine's counters and gauges from a scrape. It returns a *MissingError,
 	// beside the state read so far, when a needed metric is absent.
 	State(s Samples) (State, error)
+	// Concurrent reports that both legs of a split run at once, paired by a Rendezvous, instead
+	// of one after the other with a Handoff.
+	Concurrent() bool
+	// Pair returns the bodies of both legs of a concurrent split. A dialect that is not
+	// concurrent returns ErrSerial.
+	Pair(body []byte, chat bool, r Rendezvous) (prefill, decode []byte, err error)
+}
+
+// Prober asks a live engine what each dialect has another way to ask. Its methods wait: give ctx
+// a limit.
+type Prober interface {
+	// Identity tells the process from the one that follows a restart.
+	Identity(ctx context.Context, c *Client) (Identity, error)
+	// Layout is the shape of the KV cache.
+	Layout(ctx context.Context, c *Client) (CacheLayout, error)
+	// Ready reports whether the engine takes new requests; nil = it does.
+	Ready(ctx context.Context, c *Client) error
 }
 
 // ErrNoHandoff is returned for an answer of leg 1 without a handoff.

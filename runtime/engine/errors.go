@@ -55,11 +55,15 @@ const maxMessage = 512
 func ParseStatusError(status int, body []byte) *StatusError {
 	e := &StatusError{Status: status, Code: status}
 	var w struct {
+		Object string          `json:"object"`
 		Error  json.RawMessage `json:"error"`
 		Detail json.RawMessage `json:"detail"`
 	}
 	if json.Unmarshal(body, &w) != nil {
 		return e
+	}
+	if w.Object == "error" && len(w.Error) == 0 {
+		w.Error = body // the error's members at top level
 	}
 	e.readObject(w.Error)
 	if e.Message == "" {

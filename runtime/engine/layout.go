@@ -78,7 +78,7 @@ func (c *Client) CacheLayout(ctx context.Context) (CacheLayout, error) {
 	var info struct {
 		Geometry *Geometry `json:"cache_geometry"`
 	}
-	err = c.getJSON(ctx, "/server_info?config_format=json", &info)
+	err = c.GetJSON(ctx, "/server_info?config_format=json", &info)
 	var refused *StatusError
 	if err != nil && !errors.As(err, &refused) {
 		return CacheLayout{}, err

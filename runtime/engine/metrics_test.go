@@ -65,6 +65,8 @@ func TestParseStatusError(t *testing.T) {
 		msg    string
 	}{
 		{400, `{"error":{"message":"no","type":"BadRequestError","param":null,"code":400}}`, TypeBadRequest, "no"},
+		{400, `{"object":"error","message":"flat","type":"BadRequestError","param":null,"code":400}`, TypeBadRequest, "flat"},
+		{500, `{"object":"list","message":"other"}`, "", ""},
 		{404, `{"detail":"Not Found"}`, "", "Not Found"},
 		{401, `{"error":"Unauthorized"}`, "", "Unauthorized"},
 		{503, ``, "", ""},

@@ -23,6 +23,9 @@ type Target struct {
 	Single func(t *testing.T) *engine.Client
 	// Pair starts two engines that may exchange KV; nil skips what needs a pair.
 	Pair func(t *testing.T) (p, d *engine.Client)
+	// Meet says where the prefilling engine of a pair is met; its room is not used. A dialect
+	// whose legs run at once needs it.
+	Meet func(t *testing.T, p *engine.Client) engine.Rendezvous
 	// Within bounds one request; 0 = 20 s.
 	Within time.Duration
 	// Freed bounds the time until a finished or aborted request holds nothing; 0 = 10 s.
@@ -44,7 +47,11 @@ func Run(t *testing.T, target Target) {
 	}
 	s := &suite{target}
 	t.Run("surface", s.surface)
-	t.Run("recorded", s.recorded)
+	if s.Dialect.Concurrent() {
+		t.Run("refusals", s.refusals)
+	} else {
+		t.Run("recorded", s.recorded)
+	}
 	t.Run("stream equals buffered", s.streamed)
 	t.Run("abort frees", s.abort)
 	if target.Pair == nil {
@@ -53,9 +60,16 @@ func Run(t *testing.T, target Target) {
 	t.Run("split equals unsplit", s.split)
 	t.Run("split counters", s.counters)
 	t.Run("split stream and chat", s.splitStream)
+	t.Run("kv of another prompt", s.otherPrompt)
+	if s.Dialect.Concurrent() {
+		t.Run("recorded legs", s.recordedLegs)
+		t.Run("nobody at the meeting's address", s.wrongAddress)
+		t.Run("one leg alone", s.loneLegs)
+		t.Run("aborted legs free both engines", s.abortPair)
+		return
+	}
 	t.Run("handoff refused by its own engine", s.sameEngine)
 	t.Run("handoff of an unknown process", s.unknownProcess)
-	t.Run("handoff for another prompt", s.otherPrompt)
 	t.Run("handoff used after its blocks", s.recycled)
 	t.Run("aborted decode frees the producer", s.abortSplit)
 }

@@ -19,11 +19,14 @@ func (s *suite) surface(t *testing.T) {
 	if err := c.Health(ctx); err != nil {
 		t.Fatal(err)
 	}
-	id, err := c.Identity(ctx)
+	if err := s.Dialect.Ready(ctx, c); err != nil {
+		t.Fatal(err)
+	}
+	id, err := s.Dialect.Identity(ctx, c)
 	if err != nil {
 		t.Fatal(err)
 	}
-	again, err := c.Identity(ctx)
+	again, err := s.Dialect.Identity(ctx, c)
 	if err != nil || !id.Same(again) {
 		t.Fatalf("identity moves: %+v %+v %v", id, again, err)
 	}
@@ -32,10 +35,10 @@ func (s *suite) surface(t *testing.T) {
 		t.Fatalf("%+v %v", models, err)
 	}
 	st := s.state(t, c)
-	if st.Running != 0 || st.Usage != 0 || !st.Awake || st.ProcessStart != id.ProcessStart {
+	if st.Running != 0 || st.Usage != 0 || !st.Awake || (st.ProcessStart != 0 && st.ProcessStart != id.ProcessStart) {
 		t.Fatalf("%+v", st)
 	}
-	if l, err := c.CacheLayout(ctx); err != nil || l.BlockSize < 1 || l.Blocks < 1 {
+	if l, err := s.Dialect.Layout(ctx, c); err != nil || l.BlockSize < 1 || l.Blocks < 1 {
 		t.Fatalf("%+v %v", l, err)
 	}
 	s.tokenizer(t, c)
@@ -192,9 +195,15 @@ func (s *suite) abort(t *testing.T) {
 
 func (s *suite) started(t *testing.T, c *engine.Client) {
 	t.Helper()
-	for end := time.Now().Add(s.Within); s.state(t, c).Running == 0; time.Sleep(2 * time.Millisecond) {
+	s.until(t, "request does not start", func() bool { return s.state(t, c).Running > 0 })
+}
+
+// until asks again and again for a state that a request under way brings about.
+func (s *suite) until(t *testing.T, failure string, ok func() bool) {
+	t.Helper()
+	for end := time.Now().Add(s.Within); !ok(); time.Sleep(2 * time.Millisecond) {
 		if time.Now().After(end) {
-			t.Fatal("request does not start")
+			t.Fatal(failure)
 		}
 	}
 }

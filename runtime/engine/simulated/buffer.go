@@ -32,7 +32,7 @@ func (c *call) buffer(w http.ResponseWriter) error {
 				open--
 			}
 			if it.err != nil {
-				refusalOf(it.err).write(w)
+				c.srv.refusalOf(it.err).write(w)
 				return nil
 			}
 		}
@@ -40,8 +40,15 @@ func (c *call) buffer(w http.ResponseWriter) error {
 			return c.failBuffered(w)
 		}
 	}
-	writeJSON(w, http.StatusOK, c.appendAnswer(nil, answers))
-	return nil
+	body := c.appendAnswer(nil, answers)
+	sh := c.srv.shape()
+	if !sh.trickle && !sh.splitRune {
+		writeJSON(w, http.StatusOK, body)
+		return nil
+	}
+	w.Header().Set("Content-Type", "application/json")
+	out := &writer{w: w, rc: http.NewResponseController(w), shape: sh, buf: body}
+	return out.send()
 }
 
 func (c *call) failBuffered(w http.ResponseWriter) error {
@@ -52,11 +59,14 @@ func (c *call) failBuffered(w http.ResponseWriter) error {
 	case faultEOF, faultReset:
 		return http.ErrAbortHandler
 	}
-	internal("Internal server error").write(w)
+	c.srv.refusalOf(core.ErrLoad).write(w)
 	return nil
 }
 
 func (c *call) appendAnswer(b []byte, answers []answer) []byte {
+	if c.srv.sgl() {
+		return c.sglAnswer(b, answers)
+	}
 	b = append(b, `{"id":`...)
 	b = appendString(b, c.id)
 	if c.p.chat {

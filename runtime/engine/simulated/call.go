@@ -25,10 +25,20 @@ type call struct {
 	read     chan struct{}   // closed when the remote KV is here
 	readOnce sync.Once
 
+	// The SGLang dialect's two legs.
+	room     *room           // of a prefilling leg
+	legs     context.Context // ends with the request or its abort, by id or by the client
+	stopLegs context.CancelCauseFunc
+	cached   int    // the producer's own cache hit, set before the KV is handed to the core
+	sum      uint64 // of the KV as sent
+
 	// Guarded by srv.mu.
-	pending []item
-	ready   chan struct{} // holds one signal
+	pending   []item
+	ready     chan struct{} // holds one signal
+	submitted bool
 }
+
+func (c *call) endLegs() { c.stopLegs(nil) }
 
 // item is a token or an end, on its way to the client.
 type item struct {
@@ -67,6 +77,10 @@ func (l *lane) push(it item) {
 // Token implements core.Sink.
 func (l *lane) Token(s *core.Seq, id int32, _ time.Time) bool {
 	p := l.call.p
+	if r := l.call.room; r != nil { // the answer waits for the KV's way
+		r.held = append(r.held, item{lane: l, token: true, id: id, text: textOf(id)})
+		return false
+	}
 	if len(p.stops) == 0 {
 		l.push(item{token: true, id: id, text: textOf(id)})
 		return l.stopID(s, id)
@@ -131,12 +145,22 @@ func textOf(id int32) string {
 
 // Fetch implements core.Sink.
 func (l *lane) Fetch(s *core.Seq, f core.Fetch) {
-	l.call.srv.run(func() { l.call.srv.fetch(l.call, s, f) })
+	srv := l.call.srv
+	if l.call.p.meet != nil {
+		srv.run(func() { srv.fetchPair(l.call, s, f) })
+		return
+	}
+	srv.run(func() { srv.fetch(l.call, s, f) })
 }
 
 // Done implements core.Sink.
 func (l *lane) Done(_ *core.Seq, r core.Result, _ time.Time) {
-	l.push(item{done: true, reason: r.Reason, err: r.Err, pin: r.Pin})
+	it := item{lane: l, done: true, reason: r.Reason, err: r.Err, pin: r.Pin}
+	if l.call.room != nil && r.Pin != nil {
+		l.call.room.prefilled(it, r.Pin)
+		return
+	}
+	l.push(it)
 }
 
 // take waits for items. It fails when the client left or the engine ended.
@@ -166,7 +190,7 @@ func (c *call) submit() (err error) {
 			return
 		}
 		if err = s.core.Submit(now, seqs...); err == nil {
-			s.calls[c] = struct{}{}
+			s.calls[c], c.submitted = struct{}{}, true
 		}
 	})
 	return err
@@ -178,27 +202,9 @@ func (c *call) close() {
 	s.with(func(now time.Time) {
 		delete(s.calls, c)
 		for _, l := range c.lanes {
-			s.core.Abort(now, l.seq)
+			if c.submitted {
+				s.core.Abort(now, l.seq)
+			}
 		}
 	})
-}
-
-// joinIDs renders token ids.
-func joinIDs(b []byte, ids []int32) []byte {
-	b = append(b, '[')
-	for i, id := range ids {
-		if i > 0 {
-			b = append(b, ',')
-		}
-		b = appendInt(b, int64(id))
-	}
-	return append(b, ']')
-}
-
-func holdBack(stops []string) int {
-	n := 0
-	for _, s := range stops {
-		n = max(n, len(s)-1)
-	}
-	return n
 }

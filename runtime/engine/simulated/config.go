@@ -1,12 +1,12 @@
-// Package simulated is an engine without a model: an HTTP server of the vLLM dialect over the
-// scheduler of package core.
+// Package simulated is an engine without a model: an HTTP server of the vLLM or the SGLang
+// dialect over the scheduler of package core.
 //
 // It promises to be as strict as the real engine: the same refusals, the same deaths, and a
 // text that is right only when the KV it was made from is right. Two of its engines hand KV to
 // each other over a side channel of their own. It refuses nothing that the real engine
 // accepts, and it never helps a caller that made a mistake.
 //
-// The side channel is HTTP between simulated engines only; it does not speak NIXL.
+// The side channel is HTTP between simulated engines only; it does not speak NIXL or Mooncake.
 //
 // Latencies, in seconds: a step that computes prompt tokens costs
 // a + Σ(b·n + c·(to² − from²)) over the pieces of at most max_batched_tokens, and one that
@@ -28,14 +28,16 @@ import (
 // Config is one engine. Fields that are 0 take the defaults of core.Config.
 type Config struct {
 	fleet.Simulated
+	// Dialect is vllm or sglang; "" = vllm.
+	Dialect string `json:"dialect"`
 	// Model is the served name; engines with the same name answer alike.
 	Model string `json:"model"`
 	// Root is the model path that /v1/models shows and peers compare; "" = Model.
 	Root string `json:"root"`
 	// Listen is the HTTP address; "" = 127.0.0.1:0.
 	Listen string `json:"listen"`
-	// SideChannel is the address of the side channel; "" runs without a connector, port 0
-	// takes a free one.
+	// SideChannel is the address of the side channel, which is SGLang's bootstrap server; ""
+	// runs without a connector, port 0 takes a free one.
 	SideChannel string `json:"side_channel"`
 	// AnnounceHost is the host written into handoffs; "" = the side channel's.
 	AnnounceHost string `json:"announce_host"`
@@ -53,6 +55,8 @@ type Config struct {
 	RequestIDHeaders bool `json:"request_id_headers"`
 	// DevMode opens /pause, /resume, /is_paused and /reset_prefix_cache.
 	DevMode bool `json:"dev_mode"`
+	// SGLang is read with that dialect only.
+	SGLang
 }
 
 func (c Config) core() core.Config {
@@ -60,6 +64,10 @@ func (c Config) core() core.Config {
 }
 
 func (c Config) withDefaults() (Config, error) {
+	c, err := c.dialectDefaults()
+	if err != nil {
+		return c, err
+	}
 	cc := c.core()
 	if err := cc.Validate(); err != nil {
 		return c, err

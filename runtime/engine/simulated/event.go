@@ -3,14 +3,18 @@ package simulated
 import "github.com/narwhal-fleet/narwhal/runtime/engine/simulated/token"
 
 // eventHead is what all events of the call begin with.
-func (c *call) eventHead() []byte {
+func (c *call) eventHead() []byte { return c.head("chat.completion.chunk") }
+
+func (c *call) head(chat string) []byte {
 	b := []byte(`data: {"id":`)
 	b = appendString(b, c.id)
+	b = append(b, `,"object":`...)
 	if c.p.chat {
-		b = append(b, `,"object":"chat.completion.chunk","created":`...)
+		b = appendString(b, chat)
 	} else {
-		b = append(b, `,"object":"text_completion","created":`...)
+		b = append(b, `"text_completion"`...)
 	}
+	b = append(b, `,"created":`...)
 	b = appendInt(b, c.created)
 	b = append(b, `,"model":`...)
 	b = appendString(b, c.srv.cfg.Model)
@@ -19,6 +23,9 @@ func (c *call) eventHead() []byte {
 
 // appendEvent renders one event for the tokens and the end in items.
 func (c *call) appendEvent(b, head []byte, items []item) []byte {
+	if c.srv.sgl() {
+		return c.sglEvent(b, head, items)
+	}
 	l := items[0].lane
 	first := !l.opened
 	l.opened = true
@@ -128,6 +135,9 @@ func appendIDs(b []byte, show bool, ids []int32) []byte {
 
 // appendLast is the event with the usage and no choice.
 func (c *call) appendLast(b []byte) []byte {
+	if c.srv.sgl() {
+		return c.sglLast(b)
+	}
 	b = append(b, c.eventHead()...)
 	b = append(b, `],"usage":`...)
 	b = c.appendUsage(b, usageLast)

@@ -36,11 +36,15 @@ func internal(message string) *refusal {
 }
 
 // refusalOf maps the core's errors to what a client sees.
-func refusalOf(err error) *refusal {
+func (s *Server) refusalOf(err error) *refusal {
 	var r *refusal
-	switch {
-	case errors.As(err, &r):
+	if errors.As(err, &r) {
 		return r
+	}
+	if s.sgl() {
+		return sglRefusal(err)
+	}
+	switch {
 	case errors.Is(err, core.ErrDead):
 		return internal("EngineCore encountered an issue. The simulated core is dead.")
 	case errors.Is(err, core.ErrDraining):
@@ -54,6 +58,24 @@ func refusalOf(err error) *refusal {
 func busy() *refusal {
 	return &refusal{http.StatusServiceUnavailable, engine.TypeUnavailable,
 		"The engine is currently busy. Try again later or elsewhere.", ""}
+}
+
+// statusRefusal is an error of the type that goes with a status.
+func statusRefusal(status int) *refusal {
+	kind := engine.TypeInternal
+	switch status {
+	case http.StatusUnauthorized, http.StatusForbidden:
+		kind = engine.TypePermission
+	case http.StatusNotFound:
+		kind = engine.TypeNotFound
+	case http.StatusServiceUnavailable:
+		kind = engine.TypeUnavailable
+	default:
+		if status < 500 {
+			kind = engine.TypeBadRequest
+		}
+	}
+	return &refusal{status, kind, "injected status", ""}
 }
 
 func (r *refusal) body(spaced bool) []byte {
@@ -76,7 +98,10 @@ func (r *refusal) body(spaced bool) []byte {
 	return append(b, "}}"...)
 }
 
-func (r *refusal) write(w http.ResponseWriter) { writeJSON(w, r.status, r.body(false)) }
+func (r *refusal) write(w http.ResponseWriter) {
+	rec, ok := w.(*recorder)
+	writeJSON(w, r.status, r.errorBody(ok && rec.flat, false))
+}
 
 func writeJSON(w http.ResponseWriter, status int, body []byte) {
 	w.Header().Set("Content-Type", "application/json")

@@ -9,14 +9,20 @@ import (
 
 // faults is what is being played. Guarded by Server.mu.
 type faults struct {
-	uses  map[string]int
-	after map[string]int
-	field string
-	value json.RawMessage
-	quiet chan struct{} // non-nil while hanging
-	side  bool
-	split bool
-	join  int
+	uses   map[string]int
+	after  map[string]int
+	status map[string]int
+	field  string
+	value  json.RawMessage
+	quiet  chan struct{} // non-nil while hanging
+	side   bool
+	shape  shape
+}
+
+// shape is how answers are cut on their way out.
+type shape struct {
+	split, splitRune, trickle bool
+	join                      int
 }
 
 // fault is what one call plays.
@@ -59,10 +65,31 @@ func (s *Server) takeSide() bool {
 	return s.faults.side
 }
 
-func (s *Server) shape() (split bool, join int) {
+func (s *Server) shape() shape {
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	return s.faults.split, max(1, s.faults.join)
+	sh := s.faults.shape
+	sh.join = max(1, sh.join)
+	return sh
+}
+
+// takeStatus is the status that a leg answers with, 0 = its own.
+func (s *Server) takeStatus(p *params) int {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	kinds := []string{faultStatus}
+	switch {
+	case p.transfer.export || p.prefills:
+		kinds = append(kinds, faultLeg1)
+	case p.transfer.take || p.meet != nil:
+		kinds = append(kinds, faultLeg2)
+	}
+	for _, kind := range kinds {
+		if s.faults.take(kind) {
+			return s.faults.status[kind]
+		}
+	}
+	return 0
 }
 
 // hang holds a request while the engine accepts and never answers; true means it ended there.

@@ -55,8 +55,8 @@ func (s *Server) countRead(f core.Fetch, err error, took time.Duration) {
 	}
 	st.Transfer.Observe(took.Seconds())
 	st.Post.Observe(0)
-	st.Bytes.Observe(float64(s.cfg.core().BytesPerBlock() * int64(len(f.Blocks))))
-	st.Descriptors.Observe(float64(len(f.Blocks) * s.cfg.Layers))
+	st.Bytes.Observe(float64(s.cfg.core().BytesPerBlock() * int64(f.Missing)))
+	st.Descriptors.Observe(float64(f.Missing * s.cfg.Layers))
 }
 
 // tell lets the producer free its blocks, once a call.

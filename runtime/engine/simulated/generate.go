@@ -1,6 +1,7 @@
 package simulated
 
 import (
+	"context"
 	"errors"
 	"fmt"
 	"io"
@@ -34,19 +35,54 @@ func (s *Server) generate(chat bool) http.HandlerFunc {
 			bad.write(w)
 			return
 		}
-		if s.takeFault(faultBusy) {
+		if !s.sgl() && s.takeFault(faultBusy) {
 			busy().write(w)
 			return
 		}
 		p, bad := s.readParams(f, chat)
 		c := s.newCall(r, p)
+		defer c.endLegs()
 		if bad != nil {
 			s.tell(c)
 			bad.write(w)
 			return
 		}
+		if s.played(w, c) {
+			return
+		}
+		if s.sgl() {
+			s.serveLeg(w, c)
+			return
+		}
 		s.serve(w, c)
 	}
+}
+
+// played answers with what is injected instead of an answer. Like a refusal of the serving layer,
+// a 4xx lets the producer free its blocks.
+func (s *Server) played(w http.ResponseWriter, c *call) bool {
+	status := s.takeStatus(c.p)
+	switch {
+	case status >= 400:
+		if status < 500 {
+			s.tell(c)
+		}
+		statusRefusal(status).write(w)
+	case status != 0:
+		writeJSON(w, status, []byte("{}"))
+	case s.sgl() && s.takeFault(faultBusy):
+		c.giveUp(w, s.refusalOf(core.ErrBusy))
+	case s.takeFault(faultGarbage):
+		if c.p.stream {
+			w.Header().Set("Content-Type", "text/event-stream; charset=utf-8")
+		} else {
+			w.Header().Set("Content-Type", "application/json")
+		}
+		_, _ = w.Write([]byte("<html>\x00\xff{\"id\": unfinished\r\n\r\nretry: x"))
+	default:
+		return false
+	}
+	return true
 }
 
 func (s *Server) serve(w http.ResponseWriter, c *call) {
@@ -65,7 +101,7 @@ func (s *Server) serve(w http.ResponseWriter, c *call) {
 		panic(http.ErrAbortHandler)
 	}
 	if err != nil {
-		refusalOf(err).write(w)
+		s.refusalOf(err).write(w)
 		return
 	}
 	defer c.close()
@@ -90,6 +126,9 @@ func (s *Server) newCall(r *http.Request, p *params) *call {
 		kind = "chatcmpl-"
 	}
 	id := r.Header.Get("X-Request-Id")
+	if s.sgl() {
+		kind, id = "", p.id
+	}
 	if id == "" {
 		id = fmt.Sprintf("%016x", rand.Uint64())
 	}
@@ -97,6 +136,7 @@ func (s *Server) newCall(r *http.Request, p *params) *call {
 		srv: s, p: p, id: kind + id, created: s.now().Unix(), ctx: r.Context(),
 		ready: make(chan struct{}, 1), read: make(chan struct{}), fault: s.takeCallFault(),
 	}
+	c.legs, c.stopLegs = context.WithCancelCause(c.ctx)
 	for i, prompt := range p.prompts {
 		for k := range p.n {
 			c.lanes = append(c.lanes, s.newLane(c, prompt, i, k))
@@ -123,65 +163,6 @@ func (s *Server) newLane(c *call, prompt []int32, i, k int) *lane {
 	if p.transfer.take {
 		l.seq.Import = &core.Remote{Blocks: p.transfer.blocks}
 	}
+	p.prepare(l.seq)
 	return l
-}
-
-// promptTokens counts each prompt once, whatever the number of choices.
-func (c *call) promptTokens() int {
-	n := 0
-	for _, ids := range c.p.prompts {
-		n += len(ids)
-	}
-	return n
-}
-
-func (c *call) answerTokens() int {
-	n := 0
-	for _, l := range c.lanes {
-		n += l.count
-	}
-	return n
-}
-
-// cachedTokens is known once the lanes ended. With a handoff the producer's figure counts.
-func (c *call) cachedTokens() int {
-	if c.p.transfer.take {
-		return c.p.transfer.cached
-	}
-	return c.lanes[0].seq.Cached()
-}
-
-// Forms of the usage object: on every event, on a stream's last, in a buffered answer.
-const (
-	usagePlain = iota
-	usageLast
-	usageWhole
-)
-
-func (c *call) appendUsage(b []byte, form int) []byte {
-	in, out := c.promptTokens(), c.answerTokens()
-	b = append(b, `{"prompt_tokens":`...)
-	b = appendInt(b, int64(in))
-	b = append(b, `,"total_tokens":`...)
-	b = appendInt(b, int64(in+out))
-	b = append(b, `,"completion_tokens":`...)
-	b = appendInt(b, int64(out))
-	if form != usagePlain {
-		b = append(b, `,"prompt_tokens_details":{"cached_tokens":`...)
-		b = appendInt(b, int64(c.cachedTokens()))
-		switch {
-		case c.p.chat:
-			b = append(b, `,"created_cache_tokens":0`...)
-		case form == usageWhole:
-			b = append(b, `,"created_cache_tokens":null`...)
-		}
-		if form == usageWhole {
-			b = append(b, `,"multimodal_tokens":null`...)
-		}
-		b = append(b, '}')
-	}
-	if form == usageWhole || (c.p.chat && form == usagePlain) {
-		b = append(b, `,"completion_tokens_details":null`...)
-	}
-	return append(b, '}')
 }

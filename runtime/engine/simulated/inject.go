@@ -4,7 +4,7 @@ import (
 	"encoding/json"
 	"errors"
 	"fmt"
-	"net/http"
+	"slices"
 	"time"
 
 	"github.com/narwhal-fleet/narwhal/runtime/engine/simulated/core"
@@ -19,20 +19,27 @@ const (
 	faultRefuse     = "refuse"          // on/off, for_s: the HTTP port is closed
 	faultSide       = "side-dead"       // on/off: new peers get no handshake
 	faultSplit      = "split"           // on/off: each event in two writes
+	faultSplitRune  = "split-utf8"      // on/off: each write ends inside a character of several bytes where it has one
+	faultTrickle    = "trickle"         // on/off: answers leave byte by byte
 	faultWide       = "utf8"            // on/off: answers with characters of several bytes
 	faultJoin       = "join"            // count tokens in one event, 1 = off
 	faultSlow       = "slow"            // factor on step times, 1 = off
 	faultKill       = "kill"            // as SIGKILL
-	faultTerminate  = "terminate"       // as SIGTERM
+	faultTerminate  = "terminate"       // as SIGTERM; for_s replaces the shutdown timeout
 	faultDeath      = "core-death"      // the core dies
 	faultExpire     = "expire"          // all leases end now
 	faultRecycle    = "recycle"         // and the freed blocks are overwritten
 	faultClock      = "clock"           // seconds added to the times that answers show
 	faultBusy       = "busy"            // n: 503
-	faultDrop       = "drop-handoff"    // n: leg 1 answers without
+	faultStatus     = "status"          // n: any leg answers with a status
+	faultLeg1       = "leg1-status"     // n: a prefilling leg does
+	faultLeg2       = "leg2-status"     // n: a decoding leg does
+	faultGarbage    = "garbage"         // n: 200 and a body that is neither JSON nor events
+	faultDrop       = "drop-handoff"    // n: leg 1 answers without; in a room its KV is never sent
 	faultCorrupt    = "corrupt-handoff" // n: field gets value; without a value it is removed
 	faultRead       = "read-failure"    // n: a KV read fails
 	faultWrongBlock = "wrong-block"     // n: a KV read returns other tokens
+	faultSwitch     = "switch-failure"  // n: a role switch breaks half way
 	faultNotice     = "notice-lost"     // n: the producer is not told
 	faultError      = "error"           // n, after tokens: error event and [DONE], or 500
 	faultStall      = "stall"           // n, after tokens: silence
@@ -40,6 +47,17 @@ const (
 	faultReset      = "reset"           // n, after tokens: the connection breaks
 	faultClear      = "clear"           // ends all of the above that can end
 )
+
+// counted kinds are spent by use.
+var counted = []string{faultBusy, faultStatus, faultLeg1, faultLeg2, faultGarbage, faultDrop, faultCorrupt, faultRead,
+	faultWrongBlock, faultSwitch, faultNotice, faultError, faultStall, faultEOF, faultReset}
+
+// Kinds lists every kind of injection.
+func Kinds() []string {
+	return append(slices.Clone(counted), faultFreeze, faultHang, faultPause, faultRefuse, faultSide, faultSplit,
+		faultSplitRune, faultTrickle, faultWide, faultJoin, faultSlow, faultKill, faultTerminate, faultDeath,
+		faultExpire, faultRecycle, faultClock, faultClear)
+}
 
 // Injection is one failure to play. Which fields count depends on Kind.
 type Injection struct {
@@ -49,6 +67,7 @@ type Injection struct {
 	After  int             `json:"after,omitempty"` // tokens
 	Factor float64         `json:"factor,omitempty"`
 	ForS   float64         `json:"for_s,omitempty"` // seconds, 0 = until changed
+	Status int             `json:"status,omitempty"`
 	Field  string          `json:"field,omitempty"`
 	Value  json.RawMessage `json:"value,omitempty"`
 }
@@ -61,7 +80,11 @@ func (s *Server) Inject(in Injection) error {
 		s.run(func() { s.finish(ErrKilled) })
 		return nil
 	case faultTerminate:
-		s.Terminate()
+		if limit := core.Seconds(in.ForS); limit > 0 {
+			s.terminate(limit)
+		} else {
+			s.Terminate()
+		}
 		return nil
 	case faultRefuse:
 		return s.refuse(on, core.Seconds(in.ForS))
@@ -84,11 +107,15 @@ func (s *Server) inject(now time.Time, in Injection, on bool) error {
 	case faultSide:
 		f.side = on
 	case faultSplit:
-		f.split = on
+		f.shape.split = on
+	case faultSplitRune:
+		f.shape.splitRune = on
+	case faultTrickle:
+		f.shape.trickle = on
 	case faultWide:
 		s.core.Wide = on
 	case faultJoin:
-		f.join = in.Count
+		f.shape.join = in.Count
 	case faultSlow:
 		if in.Factor <= 0 {
 			return errors.New("inject slow: factor must be positive")
@@ -127,15 +154,18 @@ func (f *faults) count(in Injection) error {
 			return errors.New("inject corrupt-handoff: no field named")
 		}
 		f.field, f.value = in.Field, in.Value
-	case faultBusy, faultDrop, faultRead, faultWrongBlock, faultNotice,
-		faultError, faultStall, faultEOF, faultReset:
-	default:
+	case faultStatus, faultLeg1, faultLeg2:
+		if in.Status < 200 || in.Status > 599 {
+			return fmt.Errorf("inject %s: %d is no status of an answer", in.Kind, in.Status)
+		}
+	}
+	if !slices.Contains(counted, in.Kind) {
 		return fmt.Errorf("inject %q: unknown kind", in.Kind)
 	}
 	if f.uses == nil {
-		f.uses, f.after = map[string]int{}, map[string]int{}
+		f.uses, f.after, f.status = map[string]int{}, map[string]int{}, map[string]int{}
 	}
-	f.uses[in.Kind], f.after[in.Kind] = in.Count, in.After
+	f.uses[in.Kind], f.after[in.Kind], f.status[in.Kind] = in.Count, in.After, in.Status
 	if in.Count == 0 {
 		f.uses[in.Kind] = 1
 	}
@@ -166,44 +196,4 @@ func (s *Server) refuse(on bool, length time.Duration) error {
 		})
 	}
 	return nil
-}
-
-// controlRoutes open injection where the fleet's file allows it.
-func (s *Server) controlRoutes(mux *http.ServeMux) {
-	if !s.cfg.FailureControl {
-		return
-	}
-	mux.HandleFunc("POST /simulated/inject", func(w http.ResponseWriter, r *http.Request) {
-		var in Injection
-		err := json.NewDecoder(http.MaxBytesReader(w, r.Body, 1<<20)).Decode(&in)
-		if err == nil {
-			err = s.Inject(in)
-		}
-		if err != nil {
-			badRequest("", "%v", err).write(w)
-			return
-		}
-		writeJSON(w, http.StatusOK, []byte(`{"ok":true}`))
-	})
-	mux.HandleFunc("GET /simulated/state", func(w http.ResponseWriter, _ *http.Request) {
-		b, _ := json.Marshal(s.State())
-		writeJSON(w, http.StatusOK, b)
-	})
-}
-
-// State is what the metrics do not show.
-type State struct {
-	EngineID string      `json:"engine_id"`
-	Pins     int         `json:"pins"`
-	Calls    int         `json:"calls"`
-	Dead     bool        `json:"dead"`
-	Paused   bool        `json:"paused"`
-	Load     core.Gauges `json:"load"`
-}
-
-// State reads the engine's state.
-func (s *Server) State() State {
-	s.mu.Lock()
-	defer s.mu.Unlock()
-	return State{s.id, s.core.Pins(), len(s.calls), s.dead, s.core.Paused(), s.core.Gauges()}
 }

@@ -73,14 +73,17 @@ func (s *Server) release() {
 
 // Terminate does what SIGTERM does. Without a shutdown timeout the core is gone at once, the
 // port refuses, and open streams stay open and silent until their clients leave. With one,
-// running requests end, /health stays 200 and new requests are refused with 500.
-func (s *Server) Terminate() {
+// running requests end, /health stays 200 and new requests are refused with 500. SGLang always
+// lets running requests end; it then answers /health, /ready and new requests with 503.
+func (s *Server) Terminate() { s.terminate(s.cfg.ShutdownTimeout.D()) }
+
+func (s *Server) terminate(limit time.Duration) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	if s.stopped || s.silent {
 		return
 	}
-	if limit := s.cfg.ShutdownTimeout.D(); limit > 0 {
+	if limit > 0 || s.sgl() {
 		s.core.Drain()
 		s.run(func() { s.drain(limit) })
 		return
@@ -98,9 +101,14 @@ func (s *Server) Terminate() {
 	})
 }
 
+// drain waits for the requests, with 0 without limit.
 func (s *Server) drain(limit time.Duration) {
-	ctx, cancel := context.WithTimeout(s.life, limit)
-	defer cancel()
+	ctx := s.life
+	if limit > 0 {
+		bounded, cancel := context.WithTimeout(ctx, limit)
+		defer cancel()
+		ctx = bounded
+	}
 	for s.inFlight() > 0 && sleep(ctx, 20*time.Millisecond) == nil {
 	}
 	s.finish(nil)
@@ -115,4 +123,18 @@ func (s *Server) inFlight() int {
 // fetchDone hands a read's outcome to the core.
 func (s *Server) fetchDone(seq *core.Seq, contents [][]int32, err error) {
 	s.with(func(now time.Time) { s.core.Fetched(now, seq, contents, err, s.cfg.Recompute) })
+}
+
+func sleep(ctx context.Context, d time.Duration) error {
+	if d <= 0 {
+		return ctx.Err()
+	}
+	t := time.NewTimer(d)
+	defer t.Stop()
+	select {
+	case <-ctx.Done():
+		return ctx.Err()
+	case <-t.C:
+		return nil
+	}
 }

@@ -195,19 +195,30 @@ func FuzzRequest(f *testing.F) {
 		`{"messages":[{"role":"user","content":[{"text":"a"}]}],"stop":["a"],"n":2}`, `{"logit_bias":{"1":2},"stream_options":{}}`} {
 		f.Add([]byte(s))
 	}
-	s, err := New(testConfig())
-	if err != nil {
-		f.Fatal(err)
+	f.Add([]byte(`{"prompt":"x","bootstrap_host":"h","bootstrap_port":1,"bootstrap_room":9223372036854775807,"rid":"r"}`))
+	var servers []*Server
+	for _, role := range []string{"", "prefill", "decode"} {
+		cfg := testConfig()
+		if cfg.Role = role; role != "" {
+			cfg.Dialect = dialectSGLang
+		}
+		s, err := New(cfg)
+		if err != nil {
+			f.Fatal(err)
+		}
+		servers = append(servers, s)
 	}
 	f.Fuzz(func(t *testing.T, body []byte) {
-		fields, bad := readFields(body)
-		if bad != nil {
-			return
-		}
-		for _, chat := range []bool{false, true} {
-			p, bad := s.readParams(fields, chat)
-			if bad == nil && (p.maxTokens < 1 || len(p.prompts) == 0 || p.n < 1) {
-				t.Fatalf("%s passed as %+v", body, p)
+		for i, s := range servers {
+			for _, chat := range []bool{false, true} {
+				fields, bad := readFields(body)
+				if bad != nil {
+					return
+				}
+				p, bad := s.readParams(fields, chat)
+				if bad == nil && (p.maxTokens < 1 || len(p.prompts) == 0 || p.n < 1 || (p.meet == nil) != (i == 0)) {
+					t.Fatalf("%s passed as %+v", body, p)
+				}
 			}
 		}
 	})

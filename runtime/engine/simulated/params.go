@@ -31,6 +31,9 @@ type params struct {
 	ignoreEOS    bool
 	salt         string
 	transfer     transfer
+	id           string   // of a body that carries one
+	meet         *meeting // where the two legs meet; nil for a whole request
+	prefills     bool     // this is the leg that prefills
 }
 
 // readParams applies the checks in the order of the real engine: schema, options, model,
@@ -42,6 +45,9 @@ func (s *Server) readParams(f *fields, chat bool) (*params, *refusal) {
 	prompt, limit, truncate := s.readSchema(f, p)
 	if f.err != nil {
 		return &params{}, f.err
+	}
+	if s.sgl() {
+		return p, s.checkSGLang(f, p, prompt, limit, truncate)
 	}
 	if r := s.checkOptions(f, p, prompt); r != nil {
 		return p, r
@@ -93,7 +99,11 @@ func (s *Server) readSchema(f *fields, p *params) (prompt promptInput, limit tok
 	truncate, _ = f.int("truncate_prompt_tokens")
 	f.object("stream_options")
 	f.object("logit_bias")
-	p.transfer = s.readTransfer(f)
+	if s.sgl() {
+		p.id = f.string("rid")
+	} else {
+		p.transfer = s.readTransfer(f)
+	}
 	if p.chat {
 		prompt = readMessages(f)
 	} else {

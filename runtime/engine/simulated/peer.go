@@ -3,7 +3,6 @@ package simulated
 import (
 	"bytes"
 	"context"
-	"encoding/binary"
 	"encoding/json"
 	"errors"
 	"fmt"
@@ -122,7 +121,16 @@ func (ps *peers) post(ctx context.Context, o origin, path string, v any) ([]byte
 	if err != nil {
 		return nil, err
 	}
-	req, err := http.NewRequestWithContext(ctx, http.MethodPost, base(o)+path, bytes.NewReader(body))
+	return ps.send(ctx, http.MethodPost, o, path, body)
+}
+
+// peerStatus is a peer's refusal.
+type peerStatus int
+
+func (e peerStatus) Error() string { return fmt.Sprintf("peer answered %d", int(e)) }
+
+func (ps *peers) send(ctx context.Context, method string, o origin, path string, body []byte) ([]byte, error) {
+	req, err := http.NewRequestWithContext(ctx, method, base(o)+path, bytes.NewReader(body))
 	if err != nil {
 		return nil, err
 	}
@@ -133,7 +141,7 @@ func (ps *peers) post(ctx context.Context, o origin, path string, v any) ([]byte
 	defer resp.Body.Close()
 	out, err := io.ReadAll(io.LimitReader(resp.Body, maxRead))
 	if err == nil && resp.StatusCode != http.StatusOK {
-		err = fmt.Errorf("peer answered %d", resp.StatusCode)
+		err = peerStatus(resp.StatusCode)
 	}
 	return out, err
 }
@@ -143,58 +151,4 @@ func (ps *peers) forget(o origin) {
 	ps.mu.Lock()
 	defer ps.mu.Unlock()
 	delete(ps.byID, base(o)+"/"+o.EngineID)
-}
-
-type readRequest struct {
-	EngineID string `json:"engine_id"`
-	Blocks   []int  `json:"blocks"`
-}
-
-// read returns the tokens of the peer's blocks. A frozen peer holds it without limit.
-func (ps *peers) read(ctx context.Context, o origin, f core.Fetch) (contents [][]int32, err error) {
-	p, err := ps.meet(ctx, o)
-	if err != nil {
-		return nil, err
-	}
-	if len(f.Blocks) < f.Missing {
-		return nil, errFatal
-	}
-	began := time.Now()
-	body, err := ps.post(ctx, o, "/read", readRequest{o.EngineID, f.Blocks})
-	if err != nil {
-		ps.forget(o)
-		return nil, err
-	}
-	size := p.hello.BlockSize
-	if len(body) != 4*size*len(f.Blocks) {
-		return nil, errors.New("peer answered with another number of blocks")
-	}
-	for len(body) > 0 {
-		tokens := make([]int32, size)
-		for i := range tokens {
-			tokens[i] = int32(binary.LittleEndian.Uint32(body[4*i:]))
-		}
-		contents, body = append(contents, tokens), body[4*size:]
-	}
-	cfg := ps.srv.cfg.core()
-	length := cfg.ReadTime(cfg.BytesPerBlock() * int64(len(f.Blocks)))
-	return contents, sleep(ctx, length-time.Since(began))
-}
-
-// heartbeats extends a pin's lease while its KV is not read.
-func (ps *peers) heartbeats(c *call) {
-	t := time.NewTicker(max(time.Millisecond, ps.srv.cfg.core().Lease()/6))
-	defer t.Stop()
-	for {
-		select {
-		case <-c.ctx.Done():
-			return
-		case <-c.read:
-			return
-		case <-t.C:
-			ctx, cancel := context.WithTimeout(c.ctx, 2*time.Second)
-			_, _ = ps.post(ctx, c.p.transfer.from, "/heartbeat", c.p.transfer.from.RequestID)
-			cancel()
-		}
-	}
 }

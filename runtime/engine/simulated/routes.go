@@ -41,7 +41,10 @@ func (s *Server) routes() http.Handler {
 		"/v1/completions/render":      post(closed),
 		"/v1/chat/completions/render": post(closed),
 	}
-	if s.cfg.DevMode {
+	switch {
+	case s.sgl():
+		t = s.sglRoutes()
+	case s.cfg.DevMode:
 		s.devRoutes(t)
 	}
 	mux := http.NewServeMux()
@@ -85,7 +88,7 @@ func (s *Server) route(t table, w http.ResponseWriter, r *http.Request) {
 	if id := r.Header.Get("X-Request-Id"); id != "" && s.cfg.RequestIDHeaders {
 		w.Header().Set("X-Request-Id", id)
 	}
-	rec := &recorder{ResponseWriter: w, status: http.StatusOK}
+	rec := &recorder{ResponseWriter: w, status: http.StatusOK, flat: s.sgl()}
 	defer func() {
 		s.mu.Lock()
 		defer s.mu.Unlock()
@@ -98,6 +101,7 @@ func (s *Server) route(t table, w http.ResponseWriter, r *http.Request) {
 type recorder struct {
 	http.ResponseWriter
 	status int
+	flat   bool // errors have their members at top level
 }
 
 func (r *recorder) WriteHeader(status int) {
@@ -125,7 +129,9 @@ func (s *Server) models(w http.ResponseWriter, _ *http.Request) {
 	b := appendString([]byte(`{"object":"list","data":[{"id":`), s.cfg.Model)
 	b = append(b, `,"object":"model","created":`...)
 	b = appendInt(b, s.now().Unix())
-	b = append(b, `,"owned_by":"vllm","root":`...)
+	b = append(b, `,"owned_by":`...)
+	b = appendString(b, s.cfg.Dialect)
+	b = append(b, `,"root":`...)
 	b = appendString(b, s.cfg.Root)
 	b = append(b, `,"parent":null,"max_model_len":`...)
 	b = appendInt(b, int64(s.cfg.MaxModelLen))

@@ -2,10 +2,8 @@ package simulated
 
 import (
 	"context"
-	"crypto/rand"
 	"errors"
 	"fmt"
-	"hash/fnv"
 	"io"
 	"log"
 	"net"
@@ -41,6 +39,7 @@ type Server struct {
 	hits    map[hit]int
 	skew    time.Duration
 	stopped bool
+	pair    pairing
 
 	ln, side         *listener
 	http, sideServer *http.Server
@@ -65,6 +64,9 @@ func New(cfg Config) (*Server, error) {
 		core: core.New(cfg.core()), done: make(chan struct{}),
 	}
 	s.core.MaxQueued = cfg.MaxQueued
+	if s.sgl() {
+		s.pair = pairing{role: cfg.Role, rooms: map[uint64]*room{}, known: map[string]contact{}}
+	}
 	s.print = fingerprint(cfg)
 	s.timer = time.AfterFunc(time.Hour, s.tick)
 	s.timer.Stop()
@@ -193,6 +195,10 @@ func (s *Server) die() {
 		return
 	}
 	s.dead = true
+	if s.sgl() { // the process follows its scheduler at once and says nothing
+		s.run(func() { s.finish(ErrCoreDied) })
+		return
+	}
 	s.core.Die(time.Now())
 	s.run(func() {
 		_ = sleep(s.life, deathDelay)
@@ -204,31 +210,3 @@ const deathDelay = 700 * time.Millisecond
 
 // now is the time that the engine's answers show.
 func (s *Server) now() time.Time { return time.Now().Add(s.skew) }
-
-func newUUID() string {
-	var b [16]byte
-	_, _ = rand.Read(b[:])
-	b[6], b[8] = b[6]&0x0f|0x40, b[8]&0x3f|0x80
-	return fmt.Sprintf("%x-%x-%x-%x-%x", b[:4], b[4:6], b[6:8], b[8:10], b[10:])
-}
-
-// fingerprint differs between differently configured engines and is stable over a life.
-func fingerprint(c Config) string {
-	h := fnv.New32a()
-	fmt.Fprintf(h, "%+v %s %s", c.Simulated, c.Model, c.Root)
-	return fmt.Sprintf("vllm-%s-%08x", c.EngineVersion, h.Sum32())
-}
-
-func sleep(ctx context.Context, d time.Duration) error {
-	if d <= 0 {
-		return ctx.Err()
-	}
-	t := time.NewTimer(d)
-	defer t.Stop()
-	select {
-	case <-ctx.Done():
-		return ctx.Err()
-	case <-t.C:
-		return nil
-	}
-}

@@ -10,6 +10,9 @@ import (
 // sideRoutes is the producer's half of the side channel, and the injection routes where those
 // are open, so that they answer while the main port does not.
 func (s *Server) sideRoutes() http.Handler {
+	if s.sgl() {
+		return s.bootstrapRoutes()
+	}
 	mux := http.NewServeMux()
 	mux.HandleFunc("POST /hello", s.sideCall(func(w http.ResponseWriter, r *http.Request) {
 		if s.takeSide() {

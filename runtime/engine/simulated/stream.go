@@ -1,42 +1,85 @@
 package simulated
 
-import "net/http"
+import (
+	"bytes"
+	"iter"
+	"net/http"
+	"unicode/utf8"
+
+	"github.com/narwhal-fleet/narwhal/runtime/engine/simulated/core"
+)
 
 // writer sends events. It flushes once for what came together, one write an event.
 type writer struct {
 	w     http.ResponseWriter
 	rc    *http.ResponseController
 	buf   []byte
-	split bool // cut each write in two, anywhere
+	shape shape
 }
 
 func (o *writer) send() error {
 	b := o.buf
 	o.buf = b[:0]
-	if o.split && len(b) > 1 {
-		cut := len(b) / 2
-		if _, err := o.w.Write(b[:cut]); err != nil {
+	for piece := range o.shape.pieces(b) {
+		if _, err := o.w.Write(piece); err != nil {
 			return err
 		}
 		if err := o.rc.Flush(); err != nil {
 			return err
 		}
-		b = b[cut:]
 	}
-	if _, err := o.w.Write(b); err != nil {
-		return err
-	}
-	return o.rc.Flush()
+	return nil
 }
 
-// stream answers with events. The headers leave at once: validation passed, nothing more.
+// pieces are the writes that bytes leave in: all at once, or each event cut by the shape.
+func (s shape) pieces(b []byte) iter.Seq[[]byte] {
+	return func(yield func([]byte) bool) {
+		for len(b) > 0 {
+			event := len(b)
+			if i := bytes.Index(b, []byte("\n\n")); i >= 0 && s.cuts() {
+				event = i + 2
+			}
+			for at := 0; at < event; {
+				n := s.piece(b[at:event], at == 0)
+				if !yield(b[at : at+n]) {
+					return
+				}
+				at += n
+			}
+			b = b[event:]
+		}
+	}
+}
+
+func (s shape) cuts() bool { return s.split || s.splitRune || s.trickle }
+
+// piece is the length of the next write of an event.
+func (s shape) piece(b []byte, first bool) int {
+	switch {
+	case s.trickle:
+		return 1
+	case s.splitRune:
+		for i := 1; i < len(b); i++ {
+			if b[i-1] >= utf8.RuneSelf && !utf8.RuneStart(b[i]) {
+				return i
+			}
+		}
+	case s.split && first:
+		return (len(b) + 1) / 2
+	}
+	return len(b)
+}
+
+// stream answers with events. On vLLM the headers leave at once: validation passed, nothing more.
 func (c *call) stream(w http.ResponseWriter) error {
 	w.Header().Set("Content-Type", "text/event-stream; charset=utf-8")
-	w.WriteHeader(http.StatusOK)
-	split, join := c.srv.shape()
-	out := &writer{w: w, rc: http.NewResponseController(w), split: split}
-	if err := out.rc.Flush(); err != nil {
-		return err
+	w.WriteHeader(http.StatusOK) // buffered until the first flush
+	sh := c.srv.shape()
+	out := &writer{w: w, rc: http.NewResponseController(w), shape: sh}
+	if !c.srv.sgl() { // there the headers leave with the first event
+		if err := out.rc.Flush(); err != nil {
+			return err
+		}
 	}
 	head := c.eventHead()
 	var carry []item
@@ -47,7 +90,7 @@ func (c *call) stream(w http.ResponseWriter) error {
 		}
 		carry = append(carry, items...)
 		for len(carry) > 0 {
-			n := group(carry, join)
+			n := group(carry, sh.join)
 			if n == 0 {
 				break
 			}
@@ -95,7 +138,7 @@ func (c *call) fail(out *writer, items []item) (ended bool, err error) {
 	last := items[len(items)-1]
 	var bad *refusal
 	if last.err != nil {
-		bad = refusalOf(last.err)
+		bad = c.srv.refusalOf(last.err)
 	} else if c.fault.due(c.answerTokens()) {
 		if len(out.buf) > 0 {
 			if err := out.send(); err != nil {
@@ -111,13 +154,13 @@ func (c *call) fail(out *writer, items []item) (ended bool, err error) {
 		case faultEOF:
 			return true, nil
 		}
-		bad = internal("Internal server error")
+		bad = c.srv.refusalOf(core.ErrLoad)
 	}
 	if bad == nil {
 		return false, nil
 	}
 	out.buf = append(out.buf, "data: "...)
-	out.buf = append(out.buf, bad.body(true)...)
+	out.buf = append(out.buf, bad.errorBody(c.srv.sgl(), true)...)
 	out.buf = append(out.buf, "\n\ndata: [DONE]\n\n"...)
 	return true, out.send()
 }

@@ -49,3 +49,23 @@ func appendEscape(b []byte, c byte) []byte {
 	}
 	return append(b, '\\', 'u', '0', '0', hexDigits[c>>4], hexDigits[c&15])
 }
+
+// joinIDs renders token ids.
+func joinIDs(b []byte, ids []int32) []byte {
+	b = append(b, '[')
+	for i, id := range ids {
+		if i > 0 {
+			b = append(b, ',')
+		}
+		b = appendInt(b, int64(id))
+	}
+	return append(b, ']')
+}
+
+func holdBack(stops []string) int {
+	n := 0
+	for _, s := range stops {
+		n = max(n, len(s)-1)
+	}
+	return n
+}

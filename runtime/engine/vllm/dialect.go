@@ -7,6 +7,7 @@ package vllm
 
 import (
 	"bytes"
+	"context"
 	"encoding/json"
 	"fmt"
 	"strings"
@@ -24,6 +25,24 @@ type dialect struct{}
 func New() engine.Dialect { return dialect{} }
 
 func (dialect) Name() string { return Name }
+
+// Concurrent: leg 2 needs what leg 1 returned.
+func (dialect) Concurrent() bool { return false }
+
+func (dialect) Pair([]byte, bool, engine.Rendezvous) (prefill, decode []byte, err error) {
+	return nil, nil, engine.ErrSerial
+}
+
+func (dialect) Identity(ctx context.Context, c *engine.Client) (engine.Identity, error) {
+	return c.Identity(ctx)
+}
+
+func (dialect) Layout(ctx context.Context, c *engine.Client) (engine.CacheLayout, error) {
+	return c.CacheLayout(ctx)
+}
+
+// Ready is liveness: this engine has no other word.
+func (dialect) Ready(ctx context.Context, c *engine.Client) error { return c.Health(ctx) }
 
 const transferField = "kv_transfer_params"
 

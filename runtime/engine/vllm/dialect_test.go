@@ -3,6 +3,7 @@ package vllm
 import (
 	"bytes"
 	"encoding/json"
+	"errors"
 	"os"
 	"path/filepath"
 	"testing"
@@ -119,6 +120,15 @@ func decode(t *testing.T, b []byte) map[string]any {
 		t.Fatal(err)
 	}
 	return m
+}
+
+func TestSerial(t *testing.T) {
+	if New().Concurrent() {
+		t.Fatal("leg 2 needs leg 1")
+	}
+	if _, _, err := New().Pair([]byte(`{}`), false, engine.Rendezvous{}); !errors.Is(err, engine.ErrSerial) {
+		t.Fatal(err)
+	}
 }
 
 func TestSplittable(t *testing.T) {

@@ -131,6 +131,7 @@ func (c *Core) Abort(now time.Time, s *Seq) bool {
 	c.remove(s)
 	s.phase = finished
 	c.free(s)
+	c.Stats.Aborted++
 	c.Advance(now)
 	return true
 }
@@ -208,6 +209,9 @@ func (c *Core) Vanish() {
 
 // Drain refuses new sequences and lets the others end.
 func (c *Core) Drain() { c.draining = true }
+
+// Draining reports whether new sequences are refused.
+func (c *Core) Draining() bool { return c.draining }
 
 // Freeze stops time for the engine, or starts it again.
 func (c *Core) Freeze(now time.Time, on bool) {

@@ -29,15 +29,11 @@ func (c *Core) pin(now time.Time, s *Seq) *Pin {
 
 // Notice ends a pin because the peer is done. A notice for an unknown pin is counted.
 func (c *Core) Notice(now time.Time, id string) bool {
-	p, ok := c.pins[id]
+	ok := c.Unpin(now, id)
 	if !ok {
 		c.Stats.LateNotices++
-		return false
 	}
-	delete(c.pins, id)
-	c.pool.drop(p.Blocks)
-	c.Advance(now)
-	return true
+	return ok
 }
 
 // Extend is a peer's heartbeat: the pin holds for at least two thirds of a lease more.

@@ -110,17 +110,21 @@ func (c *Core) publishFull(s *Seq) {
 	}
 }
 
-// admit moves sequences from the queue into the batch, in order; a sequence that does not fit
-// stops those behind it, one that waits for a peer does not.
+// admit moves sequences from the queue into the batch, in order. A sequence that does not
+// fit stops those behind it, but for one whose blocks are here already: it would hold for
+// ever what the first one waits for. One that waits for a peer stops nobody.
 func (c *Core) admit(now time.Time, budget int) {
+	blocked := false
 	for i := 0; i < len(c.queue) && len(c.running) < c.cfg.MaxNumSeqs && budget > 0; {
 		s := c.queue[i]
-		if s.phase == fetching {
+		if s.phase == fetching || blocked && s.phase != fetched {
 			i++
 			continue
 		}
 		if s.phase != fetched && !c.allocate(s) {
-			return
+			blocked = true
+			i++
+			continue
 		}
 		if s.phase != fetched && s.Import != nil {
 			s.phase = fetching
@@ -146,7 +150,11 @@ func (c *Core) allocate(s *Seq) bool {
 		start = fold(start, int32(s.Salt[i]))
 	}
 	need := (s.length() + size - 1) / size
-	ids, chain := c.pool.match(start, s.Prompt, (len(s.Prompt)-1)/size)
+	known := (len(s.Prompt) - 1) / size
+	if s.Import != nil && s.Import.Whole {
+		known = 0
+	}
+	ids, chain := c.pool.match(start, s.Prompt, known)
 	if need-len(ids) > c.pool.free {
 		c.pool.drop(ids)
 		return false

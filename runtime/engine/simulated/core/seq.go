@@ -15,6 +15,8 @@ const (
 // Remote is the part of a handoff that the scheduler needs.
 type Remote struct {
 	Blocks []int // the producer's block numbers, in order
+	// Whole takes every block from the peer, whatever the local prefix cache has.
+	Whole bool
 }
 
 // Seq is one answer in the making. The caller fills the exported fields before Submit and

@@ -14,7 +14,7 @@ type Stats struct {
 	ExternalQueries, ExternalHits         int64 // remote KV, tokens; hits count before the read
 	Preemptions, Expired, LateNotices     int64
 	Rejected, LoadFailures                int64
-	Stopped, Length, Failed               int64
+	Stopped, Length, Failed, Aborted      int64
 	FirstToken, InterToken, PerToken      Hist
 	EndToEnd, Queue, Prefill, Decode      Hist
 	Inference, Iteration                  Hist
@@ -59,6 +59,16 @@ func (h *Hist) Observe(v float64) {
 	h.counts[sort.SearchFloat64s(h.bounds, v)]++
 	h.Sum += v
 	h.Count++
+}
+
+// Scaled is the histogram in another unit.
+func (h Hist) Scaled(by float64) Hist {
+	bounds := make([]float64, len(h.bounds))
+	for i, b := range h.bounds {
+		bounds[i] = b * by
+	}
+	h.bounds, h.Sum = bounds, h.Sum*by
+	return h
 }
 
 // Buckets calls f with each upper bound and the count of values up to it.
