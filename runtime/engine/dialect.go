@@ -12,6 +12,8 @@ import (
 	"errors"
 	"fmt"
 	"time"
+
+	"github.com/narwhal-fleet/narwhal/runtime/engine/splice"
 )
 
 // Dialect turns one client request into the two legs of a split request and judges the
@@ -22,13 +24,12 @@ type Dialect interface {
 	// Name is the word that selects the dialect in a fleet file.
 	Name() string
 	// Splittable reports whether a request may run as two legs; reason says why not.
-	// A body that is no JSON object is not splittable: send it unsplit and let the engine refuse it.
-	Splittable(body []byte) (reason string, ok bool)
+	Splittable(o splice.Object) (reason string, ok bool)
 	// Prefill returns the body of leg 1: one token, never streamed, a handoff asked for.
-	Prefill(body []byte) ([]byte, error)
+	Prefill(o splice.Object) ([]byte, error)
 	// Decode returns the body of leg 2. With the zero Handoff it only strips what a client must
 	// not send, which is also the body of an unsplit request.
-	Decode(body []byte, h Handoff) ([]byte, error)
+	Decode(o splice.Object, h Handoff) ([]byte, error)
 	// ParseHandoff reads leg 1's buffered answer, received at the given time.
 	// It returns ErrNoHandoff when the answer is well formed but carries none.
 	ParseHandoff(resp []byte, received time.Time) (Handoff, Usage, error)
@@ -42,7 +43,7 @@ type Dialect interface {
 	Concurrent() bool
 	// Pair returns the bodies of both legs of a concurrent split. A dialect that is not
 	// concurrent returns ErrSerial.
-	Pair(body []byte, chat bool, r Rendezvous) (prefill, decode []byte, err error)
+	Pair(o splice.Object, chat bool, r Rendezvous) (prefill, decode []byte, err error)
 }
 
 // Prober asks a live engine what each dialect has another way to ask. Its methods wait: give ctx

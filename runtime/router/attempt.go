@@ -2,7 +2,6 @@ package router
 
 import (
 	"context"
-	"encoding/json"
 	"errors"
 	"fmt"
 	"net/http"
@@ -16,7 +15,7 @@ import (
 // attempt runs both legs once, or the one leg of an unsplit placement.
 func (q *request) attempt(n int) *failure {
 	q.phase = phaseAdmission
-	body := q.call.legBody(q.r.set.Fleet.Model)
+	body := q.call.legs(q.r.set.Fleet.Model)
 	_, splittable := q.r.dialect.Splittable(body)
 	l, f := q.place(n, !splittable)
 	if f != nil {
@@ -43,7 +42,7 @@ func (q *request) attempt(n int) *failure {
 }
 
 // prefillLeg runs leg 1 and returns its checked handoff.
-func (q *request) prefillLeg(ctx context.Context, l *claim, n int, body []byte) (engine.Handoff, *failure) {
+func (q *request) prefillLeg(ctx context.Context, l *claim, n int, body splice.Object) (engine.Handoff, *failure) {
 	q.phase = phasePrefill
 	o := q.r.own
 	leg, err := q.r.dialect.Prefill(body)
@@ -140,7 +139,7 @@ func statusFailure(ctx context.Context, phase, iid string, resp *http.Response) 
 }
 
 // decodeLeg runs leg 2, or the only leg, and hands its answer to the client.
-func (q *request) decodeLeg(ctx context.Context, l *claim, n int, body []byte, h engine.Handoff, streamed bool) *failure {
+func (q *request) decodeLeg(ctx context.Context, l *claim, n int, body splice.Object, h engine.Handoff, streamed bool) *failure {
 	q.phase = phaseDecode
 	o := q.r.own
 	if !h.Empty() && time.Now().After(h.Deadline(dur(l.ttl))) {
@@ -150,7 +149,7 @@ func (q *request) decodeLeg(ctx context.Context, l *claim, n int, body []byte, h
 		return f
 	}
 	if streamed || q.call.stream {
-		body = q.streamBody(body)
+		body = q.call.streamed(body)
 	}
 	leg, err := q.r.dialect.Decode(body, h)
 	if err != nil {
@@ -185,17 +184,4 @@ func (q *request) whole(ctx context.Context, l *claim, leg []byte, id string) *f
 	q.row.Status = ptr(http.StatusOK)
 	writeBody(q.w, http.StatusOK, raw)
 	return nil
-}
-
-// streamBody asks for a stream with exact usage at its end, whatever the client asked for.
-func (q *request) streamBody(body []byte) []byte {
-	o, err := splice.Parse(body)
-	if err != nil {
-		return body
-	}
-	set := []splice.Set{{Key: "stream", Value: json.RawMessage("true")}, {Key: "stream_interval", Value: json.RawMessage("1")}}
-	if !q.call.stream || !q.call.usage {
-		set = append(set, splice.Set{Key: "stream_options", Value: json.RawMessage(`{"include_usage":true}`)})
-	}
-	return o.Edit(nil, set...)
 }

@@ -314,12 +314,21 @@ func (c *call) countBody(modelName string) []byte {
 	return empty.Edit(nil, set...)
 }
 
-// legBody is the client's body as both legs start from it: with the model named.
-func (c *call) legBody(modelName string) []byte {
+// legs is the client's object as both legs start from it: with the model named.
+func (c *call) legs(modelName string) splice.Object {
 	if c.named {
-		return c.body
+		return c.object
 	}
-	return c.object.Edit(nil, splice.Set{Key: "model", Value: quote(modelName)})
+	return c.object.With(splice.Set{Key: "model", Value: quote(modelName)})
+}
+
+// streamed asks for a stream with exact usage at its end, whatever the client asked for.
+func (c *call) streamed(o splice.Object) splice.Object {
+	set := []splice.Set{{Key: "stream", Value: json.RawMessage("true")}, {Key: "stream_interval", Value: json.RawMessage("1")}}
+	if !c.stream || !c.usage {
+		set = append(set, splice.Set{Key: "stream_options", Value: json.RawMessage(`{"include_usage":true}`)})
+	}
+	return o.With(set...)
 }
 
 func quote(s string) json.RawMessage {

@@ -15,18 +15,18 @@ import (
 func (s *suite) legs(t *testing.T, p *engine.Client, path string, first, second []byte) (prefill, decode []byte) {
 	t.Helper()
 	for _, body := range [][]byte{first, second} {
-		if reason, ok := s.Dialect.Splittable(body); !ok {
+		if reason, ok := engine.Splittable(s.Dialect, body); !ok {
 			t.Fatal("not splittable:", reason)
 		}
 	}
 	r := s.Meet(t, p)
 	r.Room = engine.NewRoom()
 	chat := strings.HasPrefix(path, "/v1/chat")
-	prefill, _, err := s.Dialect.Pair(first, chat, r)
+	prefill, _, err := engine.Pair(s.Dialect, first, chat, r)
 	if err != nil {
 		t.Fatal(err)
 	}
-	if _, decode, err = s.Dialect.Pair(second, chat, r); err != nil {
+	if _, decode, err = engine.Pair(s.Dialect, second, chat, r); err != nil {
 		t.Fatal(err)
 	}
 	return prefill, decode
@@ -76,7 +76,7 @@ func drain(ctx context.Context, c *engine.Client, path string, body []byte) erro
 func (s *suite) wrongAddress(t *testing.T) {
 	p, d := s.Pair(t)
 	body := streaming(s.body(t, s.prompt(500, 100), 8))
-	_, leg, err := s.Dialect.Pair(body, false, engine.Rendezvous{Host: "127.0.0.1", Port: 1, Room: engine.NewRoom()})
+	_, leg, err := engine.Pair(s.Dialect, body, false, engine.Rendezvous{Host: "127.0.0.1", Port: 1, Room: engine.NewRoom()})
 	if err != nil {
 		t.Fatal(err)
 	}

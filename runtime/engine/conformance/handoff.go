@@ -80,7 +80,7 @@ func (s *suite) abortSplit(t *testing.T) {
 	p, d := s.Pair(t)
 	body := s.body(t, s.prompt(900, 160), 1500)
 	h := s.prefill(t, p, "/v1/completions", body)
-	leg, err := s.Dialect.Decode(streaming(body), h)
+	leg, err := engine.Decode(s.Dialect, streaming(body), h)
 	if err != nil {
 		t.Fatal(err)
 	}

@@ -12,10 +12,10 @@ import (
 // prefill runs leg 1 of a body and returns a checked handoff.
 func (s *suite) prefill(t *testing.T, p *engine.Client, path string, body []byte) engine.Handoff {
 	t.Helper()
-	if reason, ok := s.Dialect.Splittable(body); !ok {
+	if reason, ok := engine.Splittable(s.Dialect, body); !ok {
 		t.Fatal("not splittable:", reason)
 	}
-	leg, err := s.Dialect.Prefill(body)
+	leg, err := engine.Prefill(s.Dialect, body)
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -45,7 +45,7 @@ func (s *suite) prefill(t *testing.T, p *engine.Client, path string, body []byte
 // decode runs leg 2, buffered.
 func (s *suite) decode(t *testing.T, d *engine.Client, body []byte, h engine.Handoff) (engine.Completion, error) {
 	t.Helper()
-	leg, err := s.Dialect.Decode(body, h)
+	leg, err := engine.Decode(s.Dialect, body, h)
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -168,7 +168,7 @@ func (s *suite) splitStream(t *testing.T) {
 			}
 		} else {
 			h := s.prefill(t, p, path, streaming(body))
-			leg, err := s.Dialect.Decode(streaming(body), h)
+			leg, err := engine.Decode(s.Dialect, streaming(body), h)
 			if err != nil {
 				t.Fatal(err)
 			}

@@ -37,16 +37,12 @@ func (dialect) Name() string { return Name }
 func (dialect) Concurrent() bool { return true }
 
 // Prefill needs a room, which only Pair takes.
-func (dialect) Prefill([]byte) ([]byte, error) { return nil, engine.ErrConcurrent }
+func (dialect) Prefill(splice.Object) ([]byte, error) { return nil, engine.ErrConcurrent }
 
 // Decode is the body of an unsplit request, for an engine without a role.
-func (dialect) Decode(body []byte, h engine.Handoff) ([]byte, error) {
+func (dialect) Decode(o splice.Object, h engine.Handoff) ([]byte, error) {
 	if !h.Empty() {
 		return nil, engine.ErrConcurrent
-	}
-	o, err := splice.Parse(body)
-	if err != nil {
-		return nil, fmt.Errorf("rewrite for one leg: %w", err)
 	}
 	drop, set := foreign, []splice.Set(nil)
 	if limit, ok := renamed(o); ok {
@@ -110,11 +106,7 @@ func dropped(key string) bool {
 
 // Pair gives both legs the same room. The prefilling leg asks for one token in one piece, the
 // decoding leg streams; on completions it returns token ids.
-func (dialect) Pair(body []byte, chat bool, r engine.Rendezvous) (prefill, decode []byte, err error) {
-	o, err := splice.Parse(body)
-	if err != nil {
-		return nil, nil, fmt.Errorf("rewrite for both legs: %w", err)
-	}
+func (dialect) Pair(o splice.Object, chat bool, r engine.Rendezvous) (prefill, decode []byte, err error) {
 	if r.Host == "" || r.Port < 1 || r.Port > 65535 || r.Room>>63 != 0 {
 		return nil, nil, errors.New("rewrite for both legs: rendezvous needs a host, a port and a room below 2^63")
 	}

@@ -50,7 +50,7 @@ func TestPair(t *testing.T) {
 	}
 	for _, c := range cases {
 		t.Run(c.name, func(t *testing.T) {
-			p, d, err := New().Pair([]byte(c.in), c.chat, room)
+			p, d, err := engine.Pair(New(), []byte(c.in), c.chat, room)
 			if err != nil {
 				t.Fatal(err)
 			}
@@ -70,7 +70,7 @@ func TestPairRefuses(t *testing.T) {
 		"no port": {`{}`, engine.Rendezvous{Host: "h"}}, "port": {`{}`, engine.Rendezvous{Host: "h", Port: 70000}},
 		"room": {`{}`, engine.Rendezvous{Host: "h", Port: 1, Room: 1 << 63}},
 	} {
-		if _, _, err := New().Pair([]byte(k.body), false, k.r); err == nil {
+		if _, _, err := engine.Pair(New(), []byte(k.body), false, k.r); err == nil {
 			t.Errorf("%s accepted", name)
 		}
 	}
@@ -81,15 +81,15 @@ func TestOneLeg(t *testing.T) {
 	if !d.Concurrent() || d.Name() != "sglang" {
 		t.Fatal(d.Name())
 	}
-	got, err := d.Decode([]byte(`{"prompt":"x","max_completion_tokens":7,"rid":"r","stream":false,"bootstrap_host":"h","temperature":0.70}`), engine.Handoff{})
+	got, err := engine.Decode(d, []byte(`{"prompt":"x","max_completion_tokens":7,"rid":"r","stream":false,"bootstrap_host":"h","temperature":0.70}`), engine.Handoff{})
 	if want := `{"prompt":"x","stream":false,"temperature":0.70,"max_tokens":7}`; err != nil || string(got) != want {
 		t.Fatalf("%s %v", got, err)
 	}
 	h := engine.Handoff{Raw: json.RawMessage(`{}`)}
-	if _, err := d.Decode([]byte(`{}`), h); !errors.Is(err, engine.ErrConcurrent) {
+	if _, err := engine.Decode(d, []byte(`{}`), h); !errors.Is(err, engine.ErrConcurrent) {
 		t.Fatal(err)
 	}
-	if _, err := d.Prefill([]byte(`{}`)); !errors.Is(err, engine.ErrConcurrent) {
+	if _, err := engine.Prefill(d, []byte(`{}`)); !errors.Is(err, engine.ErrConcurrent) {
 		t.Fatal(err)
 	}
 	var he *engine.HandoffError
@@ -128,7 +128,7 @@ func TestPairEqualsRecordedLegs(t *testing.T) {
 		if err := json.Unmarshal(leg.Body, &want); err != nil {
 			t.Fatal(err)
 		}
-		p, d, err := New().Pair([]byte(client), false, engine.Rendezvous{Host: want.Host, Port: want.Port, Room: want.Room})
+		p, d, err := engine.Pair(New(), []byte(client), false, engine.Rendezvous{Host: want.Host, Port: want.Port, Room: want.Room})
 		if err != nil {
 			t.Fatal(err)
 		}
@@ -195,7 +195,7 @@ func TestSplittable(t *testing.T) {
 		`{"echo":true}`: true, `{"echo":true,"logprobs":1}`: false, `{"echo":true,"logprobs":null}`: true,
 		`{"use_beam_search":true}`: false, `[]`: false, `{`: false,
 	} {
-		if reason, got := New().Splittable([]byte(in)); got != ok || (reason == "") != ok {
+		if reason, got := engine.Splittable(New(), []byte(in)); got != ok || (reason == "") != ok {
 			t.Errorf("%s: %v %q", in, got, reason)
 		}
 	}
@@ -213,7 +213,7 @@ func TestLegsAgree(t *testing.T) {
 			raw[k] = json.RawMessage(v)
 		}
 		body, _ := json.Marshal(raw)
-		p, d, err := New().Pair(body, false, room)
+		p, d, err := engine.Pair(New(), body, false, room)
 		if err != nil {
 			t.Fatal(err)
 		}
@@ -240,7 +240,7 @@ func FuzzPair(f *testing.F) {
 		f.Add([]byte(s))
 	}
 	f.Fuzz(func(t *testing.T, body []byte) {
-		p, d, err := New().Pair(body, true, room)
+		p, d, err := engine.Pair(New(), body, true, room)
 		if err != nil {
 			return
 		}

@@ -8,11 +8,7 @@ import (
 
 // Splittable refuses batches, which need a room for each of their prompts, and answers that need
 // what only the prefilling engine has and does not send: the prompt's logits and hidden states.
-func (dialect) Splittable(body []byte) (string, bool) {
-	o, err := splice.Parse(body)
-	if err != nil {
-		return "body is no json object", false
-	}
+func (dialect) Splittable(o splice.Object) (string, bool) {
 	for _, k := range []string{"n", "best_of"} {
 		if v, ok := o.Get(k); ok && !null(v) && !bytes.Equal(v, one) {
 			return k + " is not 1", false

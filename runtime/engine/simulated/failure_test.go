@@ -72,7 +72,7 @@ func TestMissingHostHangsAndKills(t *testing.T) {
 	d, dc := boot(t, nil)
 	body := `{` + long + `,"max_tokens":4}`
 	h := mutate(t, leg1(t, pc, body), func(m map[string]any) { delete(m, "remote_host") })
-	b, _ := vllm.New().Decode([]byte(body), h)
+	b, _ := engine.Decode(vllm.New(), []byte(body), h)
 	ctx, cancel := context.WithTimeout(t.Context(), 200*time.Millisecond)
 	defer cancel()
 	if _, err := dc.CompleteBody(ctx, b, ""); !errors.Is(err, context.DeadlineExceeded) {
@@ -318,7 +318,7 @@ func TestInjectedHandoffFaults(t *testing.T) {
 	body := `{` + long + `,"max_tokens":8}`
 	want := ask(t, dc, body)
 	d.with(func(time.Time) { d.core.ForgetPrefixes() })
-	b, _ := vllm.New().Prefill([]byte(body))
+	b, _ := engine.Prefill(vllm.New(), []byte(body))
 	must := func(s *Server, in Injection) {
 		t.Helper()
 		if err := s.Inject(in); err != nil {
@@ -381,7 +381,7 @@ func TestRefuseBusyAndKey(t *testing.T) {
 
 func TestNoConnectorIgnoresTransfer(t *testing.T) {
 	_, c := boot(t, func(cfg *Config) { cfg.SideChannel = "" })
-	b, _ := vllm.New().Prefill([]byte(`{"prompt":"x"}`))
+	b, _ := engine.Prefill(vllm.New(), []byte(`{"prompt":"x"}`))
 	if _, _, err := vllm.New().ParseHandoff(ask(t, c, string(b)).Raw, time.Now()); !errors.Is(err, engine.ErrNoHandoff) {
 		t.Fatal(err)
 	}

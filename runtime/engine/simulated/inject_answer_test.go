@@ -42,7 +42,7 @@ var ofAnswer = map[string]func(bench){
 	"leg1-status": func(b bench) {
 		b.play(b.p, Injection{Kind: "leg1-status", Status: 500, Count: -1})
 		ask(b.T, b.pc, short) // no leg
-		leg, _ := vllm.New().Prefill([]byte(prompt))
+		leg, _ := engine.Prefill(vllm.New(), []byte(prompt))
 		for range 3 {
 			b.refused(b.pc, string(leg), 500)
 		}
@@ -80,7 +80,7 @@ var ofAnswer = map[string]func(bench){
 	},
 	"drop-handoff": func(b bench) {
 		b.play(b.p, Injection{Kind: "drop-handoff"})
-		leg, _ := vllm.New().Prefill([]byte(prompt))
+		leg, _ := engine.Prefill(vllm.New(), []byte(prompt))
 		if _, _, err := vllm.New().ParseHandoff(ask(b.T, b.pc, string(leg)).Raw, time.Now()); !errors.Is(err, engine.ErrNoHandoff) {
 			b.Fatal(err)
 		}

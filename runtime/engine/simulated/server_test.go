@@ -81,7 +81,7 @@ const long = `"prompt":"the quick brown fox jumps over the lazy dog and then goe
 // leg1 returns a handoff for the long prompt.
 func leg1(t *testing.T, c *engine.Client, body string) engine.Handoff {
 	t.Helper()
-	b, err := vllm.New().Prefill([]byte(body))
+	b, err := engine.Prefill(vllm.New(), []byte(body))
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -94,7 +94,7 @@ func leg1(t *testing.T, c *engine.Client, body string) engine.Handoff {
 
 func leg2(t *testing.T, c *engine.Client, body string, h engine.Handoff) (engine.Completion, error) {
 	t.Helper()
-	b, err := vllm.New().Decode([]byte(body), h)
+	b, err := engine.Decode(vllm.New(), []byte(body), h)
 	if err != nil {
 		t.Fatal(err)
 	}

@@ -46,7 +46,7 @@ func bootDuo(t *testing.T, change func(*Config)) (x duo) {
 // legs returns both bodies for one new room at p.
 func (x duo) legs(t *testing.T, body string) (prefill, decode []byte) {
 	t.Helper()
-	p, d, err := sglang.New().Pair([]byte(body), false, engine.Rendezvous{Host: "127.0.0.1", Port: x.p.SidePort(), Room: engine.NewRoom()})
+	p, d, err := engine.Pair(sglang.New(), []byte(body), false, engine.Rendezvous{Host: "127.0.0.1", Port: x.p.SidePort(), Room: engine.NewRoom()})
 	if err != nil {
 		t.Fatal(err)
 	}

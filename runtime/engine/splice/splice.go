@@ -112,6 +112,22 @@ func (o Object) Edit(drop func(key string) bool, set ...Set) []byte {
 	return append(out, '}')
 }
 
+// With returns a view with members replaced or added, without copying the others. It shares
+// the bytes of o and of the values.
+func (o Object) With(set ...Set) Object {
+	members := make([]member, 0, len(o.members)+len(set))
+	for _, m := range o.members {
+		if !replaced(set, m.key) {
+			members = append(members, m)
+		}
+	}
+	for _, s := range set {
+		raw := append(append(append([]byte{'"'}, s.Key...), '"', ':'), s.Value...)
+		members = append(members, member{key: s.Key, raw: raw, value: s.Value})
+	}
+	return Object{members}
+}
+
 func replaced(set []Set, key string) bool {
 	for _, s := range set {
 		if s.Key == key {

@@ -79,6 +79,17 @@ func TestViewsOfValidBytes(t *testing.T) {
 	}
 }
 
+func TestWith(t *testing.T) {
+	o, _ := Parse([]byte(`{"a":1e0,"b":[2],"a":3}`))
+	w := o.With(Set{"a", json.RawMessage("7")}, Set{"c", json.RawMessage(`"x"`)})
+	if got := string(w.Edit(nil)); got != `{"b":[2],"a":7,"c":"x"}` {
+		t.Errorf("got %s", got)
+	}
+	if got := string(o.Edit(nil)); got != `{"a":1e0,"b":[2],"a":3}` {
+		t.Errorf("the original is now %s", got)
+	}
+}
+
 func BenchmarkValid(b *testing.B) {
 	s := []byte(`{"prompt":"` + strings.Repeat("whale ", 1<<20/6) + `"}`)
 	for name, valid := range map[string]func([]byte) bool{"ours": Valid, "encoding-json": json.Valid} {

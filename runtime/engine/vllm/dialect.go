@@ -9,7 +9,6 @@ import (
 	"bytes"
 	"context"
 	"encoding/json"
-	"fmt"
 	"strings"
 
 	"github.com/narwhal-fleet/narwhal/runtime/engine"
@@ -29,7 +28,7 @@ func (dialect) Name() string { return Name }
 // Concurrent: leg 2 needs what leg 1 returned.
 func (dialect) Concurrent() bool { return false }
 
-func (dialect) Pair([]byte, bool, engine.Rendezvous) (prefill, decode []byte, err error) {
+func (dialect) Pair(splice.Object, bool, engine.Rendezvous) (prefill, decode []byte, err error) {
 	return nil, nil, engine.ErrSerial
 }
 
@@ -73,11 +72,7 @@ func dropped(key string) bool {
 }
 
 // Prefill sets every token limit that is present to 1, and max_tokens where there is none.
-func (dialect) Prefill(body []byte) ([]byte, error) {
-	o, err := splice.Parse(body)
-	if err != nil {
-		return nil, fmt.Errorf("rewrite for prefill: %w", err)
-	}
+func (dialect) Prefill(o splice.Object) ([]byte, error) {
 	set := []splice.Set{{Key: "stream", Value: no}}
 	limited := false
 	for _, k := range []string{"max_tokens", "max_completion_tokens", "max_output_tokens"} {
@@ -99,11 +94,7 @@ func (dialect) Prefill(body []byte) ([]byte, error) {
 }
 
 // Decode strips what a client may not send and adds the handoff's bytes.
-func (dialect) Decode(body []byte, h engine.Handoff) ([]byte, error) {
-	o, err := splice.Parse(body)
-	if err != nil {
-		return nil, fmt.Errorf("rewrite for decode: %w", err)
-	}
+func (dialect) Decode(o splice.Object, h engine.Handoff) ([]byte, error) {
 	if h.Empty() {
 		return o.Edit(foreign), nil
 	}
@@ -112,11 +103,7 @@ func (dialect) Decode(body []byte, h engine.Handoff) ([]byte, error) {
 
 // Splittable refuses requests with several choices or prompts, and those whose answer needs
 // the prompt's logits, which only the prefilling engine has.
-func (dialect) Splittable(body []byte) (string, bool) {
-	o, err := splice.Parse(body)
-	if err != nil {
-		return "body is no json object", false
-	}
+func (dialect) Splittable(o splice.Object) (string, bool) {
 	for _, k := range []string{"n", "best_of"} {
 		if v, ok := o.Get(k); ok && !null(v) && !bytes.Equal(v, one) {
 			return k + " is not 1", false

@@ -49,7 +49,7 @@ func TestPrefillBody(t *testing.T) {
 	}
 	for _, c := range cases {
 		t.Run(c.name, func(t *testing.T) {
-			got, err := New().Prefill([]byte(c.in))
+			got, err := engine.Prefill(New(), []byte(c.in))
 			if err != nil {
 				t.Fatal(err)
 			}
@@ -58,7 +58,7 @@ func TestPrefillBody(t *testing.T) {
 			}
 		})
 	}
-	if _, err := New().Prefill([]byte(`[1]`)); err == nil {
+	if _, err := engine.Prefill(New(), []byte(`[1]`)); err == nil {
 		t.Fatal("a list was rewritten")
 	}
 }
@@ -68,7 +68,7 @@ func TestPrefillEqualsRecordedLeg(t *testing.T) {
 	for _, dir := range []string{"completions-first-contact", "chat-stream", "chat-buffered"} {
 		t.Run(dir, func(t *testing.T) {
 			recorded := decode(t, payload(t, "pd", dir, "1-prefill-request.http"))
-			got, err := New().Prefill(payload(t, "pd", dir, "2-decode-request.http"))
+			got, err := engine.Prefill(New(), payload(t, "pd", dir, "2-decode-request.http"))
 			if err != nil {
 				t.Fatal(err)
 			}
@@ -95,14 +95,14 @@ func TestDecodeEqualsRecordedLeg(t *testing.T) {
 			if err != nil {
 				t.Fatal(err)
 			}
-			client, err := New().Decode(want, engine.Handoff{})
+			client, err := engine.Decode(New(), want, engine.Handoff{})
 			if err != nil {
 				t.Fatal(err)
 			}
 			if bytes.Contains(client, []byte("kv_transfer_params")) {
 				t.Fatalf("transfer field kept: %s", client)
 			}
-			got, err := New().Decode(client, h)
+			got, err := engine.Decode(New(), client, h)
 			if err != nil {
 				t.Fatal(err)
 			}
@@ -126,7 +126,7 @@ func TestSerial(t *testing.T) {
 	if New().Concurrent() {
 		t.Fatal("leg 2 needs leg 1")
 	}
-	if _, _, err := New().Pair([]byte(`{}`), false, engine.Rendezvous{}); !errors.Is(err, engine.ErrSerial) {
+	if _, _, err := engine.Pair(New(), []byte(`{}`), false, engine.Rendezvous{}); !errors.Is(err, engine.ErrSerial) {
 		t.Fatal(err)
 	}
 }
@@ -157,7 +157,7 @@ func TestSplittable(t *testing.T) {
 		{`{`, false},
 	}
 	for _, c := range cases {
-		reason, ok := New().Splittable([]byte(c.in))
+		reason, ok := engine.Splittable(New(), []byte(c.in))
 		if ok != c.ok || (reason == "") != ok {
 			t.Errorf("%s: %v %q", c.in, ok, reason)
 		}
@@ -178,11 +178,11 @@ func TestLegsAgree(t *testing.T) {
 			raw[k] = json.RawMessage(v)
 		}
 		body, _ := json.Marshal(raw)
-		p, err := New().Prefill(body)
+		p, err := engine.Prefill(New(), body)
 		if err != nil {
 			t.Fatal(err)
 		}
-		d, err := New().Decode(body, engine.Handoff{Raw: json.RawMessage(`{"x":1}`)})
+		d, err := engine.Decode(New(), body, engine.Handoff{Raw: json.RawMessage(`{"x":1}`)})
 		if err != nil {
 			t.Fatal(err)
 		}

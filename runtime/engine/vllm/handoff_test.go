@@ -165,7 +165,7 @@ func FuzzParseHandoff(f *testing.F) {
 			t.Fatalf("raw %q", h.Raw)
 		}
 		_ = New().Check(h, engine.Expect{BlockSize: 16})
-		if _, err := New().Decode([]byte(`{}`), h); err != nil {
+		if _, err := engine.Decode(New(), []byte(`{}`), h); err != nil {
 			t.Fatal(err)
 		}
 	})
