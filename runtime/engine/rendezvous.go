@@ -1,6 +1,7 @@
 package engine
 
 import (
+	"context"
 	"crypto/rand"
 	"encoding/binary"
 	"errors"
@@ -29,4 +30,10 @@ func NewRoom() uint64 {
 	var b [8]byte
 	_, _ = rand.Read(b[:]) // ends the program rather than fail
 	return binary.LittleEndian.Uint64(b[:]) >> 1
+}
+
+// Meeter is implemented by concurrent dialects.
+type Meeter interface {
+	// Meet tells where a prefilling engine awaits its peers; Room is not set.
+	Meet(ctx context.Context, c *Client) (Rendezvous, error)
 }

@@ -33,6 +33,8 @@ type Params struct {
 	Margin float64 `json:"margin"` // share of TTFT that a price may exceed it by
 	// Open records prices and refuses nobody for being late.
 	Open bool `json:"open"`
+	// FixedRoles means that a role is a state of the engine: no engine stands in for the other role.
+	FixedRoles bool `json:"fixed_roles,omitempty"`
 }
 
 // Budget is the largest price that is admitted, in seconds.

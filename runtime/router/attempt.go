@@ -3,7 +3,6 @@ package router
 import (
 	"context"
 	"errors"
-	"fmt"
 	"net/http"
 	"time"
 
@@ -16,7 +15,15 @@ import (
 func (q *request) attempt(n int) *failure {
 	q.phase = phaseAdmission
 	body := q.call.legs(q.r.set.Fleet.Model)
-	_, splittable := q.r.dialect.Splittable(body)
+	why, splittable := q.r.dialect.Splittable(body)
+	if q.r.dialect.Concurrent() {
+		switch aggregated := q.r.own.view.Load().aggregated; {
+		case aggregated:
+			splittable = false
+		case !splittable:
+			return invalid("", "this fleet's engines serve split requests only, and this one cannot be split: %s", why)
+		}
+	}
 	l, f := q.place(n, !splittable)
 	if f != nil {
 		return f
@@ -28,12 +35,15 @@ func (q *request) attempt(n int) *failure {
 	defer cancel(errFinished)
 	if l.p == l.d {
 		defer l.d.tie(cancel)()
-		return q.decodeLeg(ctx, l, n, body, engine.Handoff{}, splittable)
+		return q.decodeLeg(ctx, l, n, body, engine.Handoff{}, splittable || q.r.dialect.Concurrent() && q.call.choices == 1)
 	}
 	// The producer matters until its KV has been read.
 	q.untie = l.p.tie(cancel)
 	defer func() { q.untie() }()
 	defer l.d.tie(cancel)()
+	if q.r.dialect.Concurrent() {
+		return q.pairedLegs(ctx, l, n, body)
+	}
 	h, f := q.prefillLeg(ctx, l, n, body)
 	if f != nil {
 		return f
@@ -54,7 +64,7 @@ func (q *request) prefillLeg(ctx context.Context, l *claim, n int, body splice.O
 	limit := time.AfterFunc(q.r.set.prefillTimeout, func() { cancel(errPrefill) })
 	defer limit.Stop()
 	start := o.now()
-	raw, f := q.buffer(ctx, l.p, leg, fmt.Sprintf("%s-a%d-prefill", q.row.RID, n), phasePrefill)
+	raw, f := q.buffer(ctx, l.p, leg, legID(q.row.RID, n, phasePrefill), phasePrefill)
 	end := o.now()
 	q.row.Upstream.Prefill += end - start
 	var h engine.Handoff
@@ -161,7 +171,7 @@ func (q *request) decodeLeg(ctx context.Context, l *claim, n int, body splice.Ob
 	}
 	q.row.DecodeAttempts++
 	defer func() { q.row.Upstream.Decode += o.now() - start }()
-	id := fmt.Sprintf("%s-a%d-decode", q.row.RID, n)
+	id := legID(q.row.RID, n, phaseDecode)
 	l.sent.Store(!h.Empty())
 	if !streamed && !q.call.stream {
 		return q.whole(ctx, l, leg, id)

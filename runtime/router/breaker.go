@@ -109,7 +109,7 @@ func (r *Router) interrogate(n *node, kind string) {
 	defer cancel()
 	var err error
 	if kind == probeHealth {
-		err = n.control.Health(ctx)
+		err = r.dialect.Ready(ctx, n.control)
 	} else {
 		err = r.set.token(ctx, n)
 	}
@@ -174,7 +174,7 @@ func (r *Router) liveness(ctx context.Context, n *node) {
 	limited, cancel := context.WithTimeout(ctx, r.set.health)
 	defer cancel()
 	started := time.Now()
-	err := n.control.Health(limited)
+	err := r.dialect.Ready(limited, n.control)
 	var st *engine.State
 	if err == nil {
 		st = r.scrape(limited, n)
@@ -222,6 +222,7 @@ func (r *Router) reconsider(ctx context.Context, n *node) {
 				return
 			}
 			r.own.readmit(n, f, "health")
+			_ = r.own.adopt(n)
 		}
 	})
 }

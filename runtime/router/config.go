@@ -14,6 +14,8 @@ import (
 	"github.com/narwhal-fleet/narwhal/fleet"
 	"github.com/narwhal-fleet/narwhal/runtime/control"
 	"github.com/narwhal-fleet/narwhal/runtime/engine"
+	"github.com/narwhal-fleet/narwhal/runtime/engine/sglang"
+	"github.com/narwhal-fleet/narwhal/runtime/engine/vllm"
 	"github.com/narwhal-fleet/narwhal/runtime/model"
 	"github.com/narwhal-fleet/narwhal/runtime/profile"
 )
@@ -69,9 +71,22 @@ func (h HTTP) filled() HTTP {
 	return h
 }
 
+// dialectOf names the dialect of a backend.
+func dialectOf(backend string) (engine.Dialect, error) {
+	switch backend {
+	case "", vllm.Name:
+		return vllm.New(), nil
+	case sglang.Name:
+		return sglang.New(), nil
+	}
+	return nil, fmt.Errorf("engine.backend is %q, want vllm or sglang", backend)
+}
+
 // settings are the values that requests read; nothing writes them after New.
 type settings struct {
 	Config
+	dialect        engine.Dialect
+	switcher       func(*node, control.Move) // nil where a role is only a label
 	params         model.Params
 	control        control.Params
 	limit          int
@@ -104,8 +119,8 @@ func Check(c Config) error {
 	if f.SLO.TTFTS <= 0 || f.SLO.TPOTS <= 0 {
 		bad("check router: slo.ttft_s and slo.tpot_s must be positive")
 	}
-	if f.Engine.Backend != "" && f.Engine.Backend != "vllm" {
-		bad("check router: engine.backend %q is not served yet, want vllm", f.Engine.Backend)
+	if _, err := dialectOf(f.Engine.Backend); err != nil {
+		bad("check router: %w", err)
 	}
 	for name, v := range map[string]float64{"serving.request_timeout_s": f.Serving.RequestTimeoutS, "serving.prefill_timeout_s": f.Serving.PrefillTimeoutS,
 		"engine.first_token_timeout_s": f.Engine.FirstTokenTimeoutS, "engine.connect_timeout_s": f.Engine.ConnectTimeoutS, "engine.health_timeout_s": f.Engine.HealthTimeoutS,
@@ -194,8 +209,9 @@ func derive(c Config) settings {
 		c.Logger = slog.New(slog.DiscardHandler)
 	}
 	c.HTTP = c.HTTP.filled()
-	s := settings{Config: c, limit: c.MaxConcurrent, key: c.EngineKey,
-		params: model.Params{TTFT: f.SLO.TTFTS, TPOT: f.SLO.TPOTS, Margin: f.Serving.AdmissionMargin, Open: f.Serving.Admission == "open"},
+	d, _ := dialectOf(f.Engine.Backend) // Check has judged it
+	s := settings{Config: c, dialect: d, limit: c.MaxConcurrent, key: c.EngineKey,
+		params: model.Params{TTFT: f.SLO.TTFTS, TPOT: f.SLO.TPOTS, Margin: f.Serving.AdmissionMargin, Open: f.Serving.Admission == "open", FixedRoles: d.Concurrent()},
 		// One full retry is the most that the dialect allows.
 		attempts:       min(2, max(1, f.Serving.MaxAttempts)),
 		requestTimeout: dur(f.Serving.RequestTimeoutS), prefillTimeout: dur(f.Serving.PrefillTimeoutS),

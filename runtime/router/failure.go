@@ -70,6 +70,7 @@ type failure struct {
 	source    string // producer of a failed decode leg; "" = none
 	upstream  int    // engine's status; 0 = none
 	transient bool
+	sibling   bool   // only because the other leg of the pair failed
 	gone      bool   // the engine's process does not answer any more
 	ready     string // readiness reason of a rejection
 }
@@ -153,6 +154,10 @@ func fromTransport(ctx context.Context, phase, iid string, err error) *failure {
 	switch cause := context.Cause(ctx); {
 	case errors.Is(cause, errDeadline), errors.Is(cause, errShutdown), errors.Is(cause, errFinished):
 		return ended(cause)
+	case errors.Is(cause, errSibling):
+		f := engineFault(phase, iid, model.ReasonEngine, classNone, cause.Error(), true)
+		f.sibling = true
+		return f
 	case errors.Is(cause, errEngineGone):
 		f := engineFault(phase, iid, model.ReasonConnection, classNone, cause.Error(), true)
 		f.gone = true

@@ -12,6 +12,7 @@ import (
 	"strings"
 
 	"github.com/narwhal-fleet/narwhal/runtime/engine"
+	"github.com/narwhal-fleet/narwhal/runtime/model"
 	"github.com/narwhal-fleet/narwhal/runtime/profile"
 )
 
@@ -61,19 +62,21 @@ func canonicalString(s string) string {
 type facts struct {
 	identity  engine.Identity
 	blockSize int
-	lease     float64 // seconds that it holds unread KV; 0 = not told
-	root      string  // model path as the engine was told
-	context   int     // tokens of prompt and answer that one request may have; 0 = not told
+	lease     float64           // seconds that it holds unread KV; 0 = not told
+	meet      engine.Rendezvous // room not set
+	role      model.Role        // of the live process; "" where a role is only a label
+	root      string            // model path as the engine was told
+	context   int               // tokens of prompt and answer that one request may have; 0 = not told
 }
 
 // examine asks an engine who it is and whether its profile still holds.
 func (s *settings) examine(ctx context.Context, n *node) (facts, error) {
 	ctx, cancel := context.WithTimeout(ctx, s.health+max(s.health, s.firstToken))
 	defer cancel()
-	if err := n.control.Health(ctx); err != nil {
+	if err := s.dialect.Ready(ctx, n.control); err != nil {
 		return facts{}, fmt.Errorf("probe health: %w", err)
 	}
-	id, err := n.control.Identity(ctx)
+	id, err := s.dialect.Identity(ctx, n.control)
 	if err != nil {
 		return facts{}, fmt.Errorf("read identity: %w", err)
 	}
@@ -81,7 +84,7 @@ func (s *settings) examine(ctx context.Context, n *node) (facts, error) {
 		return facts{}, fmt.Errorf("probe a token: %w", err)
 	}
 	f := facts{identity: id}
-	if l, err := n.control.CacheLayout(ctx); err == nil {
+	if l, err := s.dialect.Layout(ctx, n.control); err == nil {
 		f.blockSize = l.BlockSize
 	}
 	if list, err := n.control.Models(ctx); err == nil {
@@ -91,14 +94,35 @@ func (s *settings) examine(ctx context.Context, n *node) (facts, error) {
 			}
 		}
 	}
+	if err := s.paired(ctx, n, &f); err != nil {
+		return facts{}, err
+	}
 	if err := s.verify(ctx, n.row, id); err != nil {
 		return f, &generationError{err}
 	}
 	return f, nil
 }
 
+// paired reads what a concurrent dialect needs of an engine.
+func (s *settings) paired(ctx context.Context, n *node, f *facts) (err error) {
+	m, ok := s.dialect.(engine.Meeter)
+	if !ok {
+		return nil
+	}
+	if f.meet, err = m.Meet(ctx, n.control); err != nil {
+		return fmt.Errorf("read where it meets: %w", err)
+	}
+	if f.role, err = s.roleOf(ctx, n); err != nil {
+		return fmt.Errorf("read role: %w", err)
+	}
+	return nil
+}
+
 // token asks an engine for one token: a process that answers probes may generate nothing.
 func (s *settings) token(ctx context.Context, n *node) error {
+	if s.dialect.Concurrent() {
+		return s.dialect.Ready(ctx, n.control) // which runs one token
+	}
 	_, err := n.control.Complete(ctx, engine.CompletionRequest{Model: s.Fleet.Model, Prompt: "probe " + requestID(), MaxTokens: 1,
 		IgnoreEOS: true, RequestID: "probe-" + requestID()})
 	return err

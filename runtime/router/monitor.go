@@ -83,11 +83,8 @@ func (o *owner) control(now float64) {
 	}
 }
 
-func (o *owner) move(m control.Move, now float64) {
-	n := o.node(m.Engine)
-	if n == nil || n.pinned {
-		return
-	}
+// relabel gives an engine its new role.
+func (o *owner) relabel(n *node, m control.Move, now float64) {
 	from := n.role
 	n.role, n.roleSince = m.To, now
 	f := &flip{At: now, IID: n.id, To: string(m.To), By: m.By, Prefill: len(n.prefilling), Decode: len(n.pending) + len(n.decoding)}

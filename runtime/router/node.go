@@ -22,11 +22,13 @@ type claim struct {
 	queue           float64 // predicted wait before it
 	at              float64 // when it was placed
 	input, expected int
-	blockSize       int          // of p, tokens
-	ttl             float64      // lease of p's handoffs, seconds
-	tokens          atomic.Int64 // delivered so far, about
-	sent            atomic.Bool  // the handoff went to its reader
-	pinned          bool         // p holds KV for d
+	blockSize       int                     // of p, tokens
+	ttl             float64                 // lease of p's handoffs, seconds
+	tokens          atomic.Int64            // delivered so far, about
+	sent            atomic.Bool             // the handoff went to its reader
+	pinned          bool                    // p holds KV for d
+	meet            engine.Rendezvous       // of p, for dialects whose legs run at once
+	prefilledAt     atomic.Pointer[float64] // end of the prefill leg that runs beside the decode leg
 }
 
 // node is one engine. Fields below clients belong to the owner.
@@ -51,6 +53,7 @@ type node struct {
 	misses    int  // of liveness sweeps
 	streak    map[string]int
 	verifying bool
+	switching bool  // its role, inside the engine
 	hold      *hold // nil = none
 
 	countAfter float64 // no count before this moment
@@ -101,7 +104,7 @@ func newNode(e fleet.Engine, row profile.Row, set *settings) (*node, error) {
 		state: stateActive, tether: newTether(), streak: map[string]int{}, pending: map[*claim]struct{}{}, decoding: map[*claim]struct{}{}, risk: 1, kappa: 1}, nil
 }
 
-func (n *node) live() bool { return n.ejected == "" && !n.draining && n.hold == nil }
+func (n *node) live() bool { return n.ejected == "" && !n.draining && n.hold == nil && !n.switching }
 
 // view is an engine's view in the making.
 type view struct{ model.EngineView }

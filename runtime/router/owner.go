@@ -45,6 +45,7 @@ type owner struct {
 	keeper     *lease.Keeper
 	degraded   string // stage and class that keep breaking; "" = none
 	badPasses  int
+	aggregated bool // engines without a role serve whole requests only
 	lifeEvents []json.RawMessage
 }
 
@@ -55,17 +56,18 @@ type op struct {
 
 // published is what the request path and the probes read without asking the owner.
 type published struct {
-	live     int
-	engines  int
-	blocked  string // lifecycle hold
-	stopping bool
-	valid    bool
-	waits    bool
-	fenced   string
-	degraded string
-	keeper   *lease.Keeper // nil without a lease
-	epoch    int64         // as configured, without a keeper
-	holder   string
+	live       int
+	engines    int
+	blocked    string // lifecycle hold
+	stopping   bool
+	valid      bool
+	waits      bool
+	fenced     string
+	degraded   string
+	aggregated bool
+	keeper     *lease.Keeper // nil without a lease
+	epoch      int64         // as configured, without a keeper
+	holder     string
 }
 
 type flip struct {
@@ -163,7 +165,7 @@ func (o *owner) stuck() bool {
 }
 
 func (o *owner) publish() {
-	p := &published{engines: len(o.nodes), stopping: o.stopping, valid: o.validated, waits: o.waits, fenced: o.fenced, degraded: o.degraded,
+	p := &published{engines: len(o.nodes), stopping: o.stopping, valid: o.validated, waits: o.waits, fenced: o.fenced, degraded: o.degraded, aggregated: o.aggregated,
 		keeper: o.keeper, epoch: o.set.Epoch, holder: o.set.Holder}
 	for _, n := range o.nodes {
 		if n.live() {
@@ -252,6 +254,7 @@ func (o *owner) place(r model.Request, first bool, now float64) (sched.Decision,
 		o.n.unserved++
 	}
 	l := &claim{p: o.node(d.Prefill), d: o.node(d.Decode), own: d.Own, input: r.Input, expected: max(1, r.Expected), at: now, queue: d.Parts.Queue}
+	l.meet = l.p.facts.meet
 	l.blockSize, l.ttl = l.p.facts.blockSize, o.set.leaseOf(l.p)
 	l.p.prefilling = append(l.p.prefilling, l)
 	l.p.prefillFree = max(l.p.prefillFree, now) + l.own

@@ -8,6 +8,7 @@ import (
 	"strconv"
 	"strings"
 
+	"github.com/narwhal-fleet/narwhal/runtime/engine/sglang"
 	"github.com/narwhal-fleet/narwhal/runtime/engine/splice"
 )
 
@@ -236,6 +237,24 @@ func (c *call) reserved() *failure {
 	for _, k := range []string{"kv_cache_report_mode", "kv_transfer_params", "ec_transfer_params"} {
 		if _, ok := args[k]; ok {
 			return invalid("vllm_xargs", "vllm_xargs.%s is reserved for Narwhal", k)
+		}
+	}
+	return nil
+}
+
+// reservedBy refuses what one dialect keeps for the router, and what it cannot stream.
+func (c *call) reservedBy(dialect string) *failure {
+	if dialect != sglang.Name {
+		return nil
+	}
+	for _, k := range []string{"rid", "bootstrap_host", "bootstrap_port", "bootstrap_room"} {
+		if _, ok := c.get(k); ok {
+			return invalid(k, "%s is reserved for Narwhal", k)
+		}
+	}
+	for _, k := range []string{"return_token_ids", "return_prompt_token_ids", "return_meta_info"} {
+		if v, ok := c.get(k); ok && c.chat && string(v) != "false" {
+			return invalid(k, "%s is not served for chat by this backend", k)
 		}
 	}
 	return nil

@@ -37,6 +37,8 @@ func (q *request) follow(ctx context.Context, l *claim, leg []byte, id string, h
 	limit := q.r.set.firstToken
 	if !hand {
 		limit = q.r.set.prefillTimeout // the prefill is part of this leg
+	} else if q.r.dialect.Concurrent() {
+		limit = min(limit, maxPairedFirstToken)
 	}
 	watch := time.AfterFunc(limit, func() { cancel(errFirstToken) })
 	defer watch.Stop()
@@ -196,7 +198,15 @@ func (r *relay) first() {
 	now := o.now()
 	q.firstToken = now
 	q.row.FirstByte = ptr(now - q.row.Arrived)
-	if r.hand {
+	if end := r.l.prefilledAt.Load(); q.r.dialect.Concurrent() && r.hand {
+		q.untie()
+		q.prefillEnd = now
+		if end != nil {
+			q.prefillEnd = *end
+			q.handoffDelay = now - *end
+		}
+		q.row.TTFT = ptr(q.prefillEnd - q.row.Arrived)
+	} else if r.hand {
 		q.handoffDelay = now - q.prefillEnd
 		q.untie()
 	} else {

@@ -96,6 +96,9 @@ func (q *request) serve() *failure {
 	if f != nil {
 		return f
 	}
+	if f := q.call.reservedBy(q.r.dialect.Name()); f != nil {
+		return f
+	}
 	q.row.WantedLen = q.call.wanted
 	if f := q.call.served(q.r.set.Fleet.Model); f != nil {
 		return f

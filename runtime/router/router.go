@@ -12,8 +12,8 @@ import (
 	"sync"
 	"time"
 
+	"github.com/narwhal-fleet/narwhal/runtime/control"
 	"github.com/narwhal-fleet/narwhal/runtime/engine"
-	"github.com/narwhal-fleet/narwhal/runtime/engine/vllm"
 	"github.com/narwhal-fleet/narwhal/runtime/journal"
 )
 
@@ -40,7 +40,11 @@ func New(c Config) (*Router, error) {
 	if err := Check(c); err != nil {
 		return nil, err
 	}
-	r := &Router{set: derive(c), dialect: vllm.New(), stopOwner: make(chan struct{}), served: make(chan struct{})}
+	r := &Router{set: derive(c), stopOwner: make(chan struct{}), served: make(chan struct{})}
+	r.dialect = r.set.dialect
+	if _, ok := r.dialect.(engine.Switcher); ok {
+		r.set.switcher = func(n *node, m control.Move) { r.background.Go(func() { r.switchRole(n, m) }) }
+	}
 	var nodes []*node
 	for _, e := range c.Fleet.Engines {
 		row, _ := c.Profiles.Row(e.IID)
@@ -153,6 +157,7 @@ func (r *Router) meet(ctx context.Context) error {
 					return
 				}
 				n.facts, n.known = f, true
+				errs[i] = r.own.adopt(n)
 			})
 		})
 	}

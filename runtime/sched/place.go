@@ -80,7 +80,7 @@ func pool(s model.Snapshot, role model.Role) (own []int) {
 		case !e.Live:
 		case e.Role == role:
 			own = append(own, i)
-		case !e.Pinned:
+		case !e.Pinned && !s.Params.FixedRoles:
 			other = append(other, i)
 		}
 	}

@@ -30,6 +30,7 @@ func New() engine.Dialect { return dialect{} }
 var (
 	_ engine.Switcher = dialect{}
 	_ engine.Tagger   = dialect{}
+	_ engine.Meeter   = dialect{}
 )
 
 func (dialect) Name() string { return Name }

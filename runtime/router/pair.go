@@ -1,0 +1,106 @@
+package router
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"time"
+
+	"github.com/narwhal-fleet/narwhal/runtime/engine"
+	"github.com/narwhal-fleet/narwhal/runtime/engine/splice"
+)
+
+// errSibling ends a leg because the other one of its pair has failed.
+var errSibling = errors.New("the other leg failed")
+
+// maxPairedFirstToken bounds the wait for the first token of a pair, whatever is configured:
+// an engine whose peer is lost waits for minutes.
+const maxPairedFirstToken = 30 * time.Second
+
+// pairedLegs runs both legs at once, as a concurrent dialect wants it. Whichever fails first
+// ends the other; a failed prefill is the cause that counts.
+func (q *request) pairedLegs(ctx context.Context, l *claim, n int, body splice.Object) *failure {
+	q.phase = phaseDecode
+	o := q.r.own
+	first, second, err := q.pair(l, n, body)
+	if err != nil {
+		return internal(err.Error())
+	}
+	ctx, cancel := context.WithCancelCause(ctx)
+	defer cancel(errFinished)
+	o.do(func() {
+		o.n.decodeAttempts++
+		o.pin(l)
+	})
+	l.sent.Store(true)
+	q.row.DecodeAttempts++
+	start := o.now()
+	done := make(chan *failure, 1)
+	go func() {
+		f := q.prefillOf(ctx, l, n, first)
+		if f != nil {
+			cancel(errSibling)
+		}
+		done <- f
+	}()
+	f := q.follow(ctx, l, second, legID(q.row.RID, n, phaseDecode), true)
+	q.row.Upstream.Decode += o.now() - start
+	if f != nil {
+		cancel(errSibling)
+	}
+	p := <-done
+	q.row.Upstream.Prefill += l.prefillTook()
+	if p != nil && !p.sibling {
+		return p
+	}
+	if f != nil && f.sibling {
+		f.sibling, f.transient = false, true
+	}
+	return f
+}
+
+// pair makes both bodies, with the ids by which the engines know them.
+func (q *request) pair(l *claim, n int, body splice.Object) (first, second []byte, err error) {
+	d := q.r.dialect
+	meet := l.meet
+	meet.Room = engine.NewRoom()
+	first, second, err = d.Pair(q.call.streamed(body), q.chat, meet)
+	if t, ok := d.(engine.Tagger); ok && err == nil {
+		if first, err = t.Tag(first, legID(q.row.RID, n, phasePrefill)); err == nil {
+			second, err = t.Tag(second, legID(q.row.RID, n, phaseDecode))
+		}
+	}
+	return first, second, err
+}
+
+// prefillOf runs the prefill leg of a pair and drains its answer.
+func (q *request) prefillOf(ctx context.Context, l *claim, n int, leg []byte) *failure {
+	o := q.r.own
+	ctx, cancel := context.WithCancelCause(ctx)
+	defer cancel(errFinished)
+	limit := time.AfterFunc(q.r.set.prefillTimeout, func() { cancel(errPrefill) })
+	defer limit.Stop()
+	_, f := q.buffer(ctx, l.p, leg, legID(q.row.RID, n, phasePrefill), phasePrefill)
+	end := o.now()
+	l.prefilledAt.Store(&end)
+	o.do(func() {
+		o.prefilled(l, end, f == nil)
+		if f == nil {
+			o.absolve(l.p, classConnection, classInference, classHandoff)
+			o.decoding(l)
+		}
+	})
+	return f
+}
+
+// prefillTook is the seconds from placement to the end of the prefill leg; 0 before.
+func (l *claim) prefillTook() float64 {
+	if end := l.prefilledAt.Load(); end != nil {
+		return *end - l.at
+	}
+	return 0
+}
+
+func legID(rid string, attempt int, phase string) string {
+	return fmt.Sprintf("%s-a%d-%s", rid, attempt, phase)
+}

@@ -1,0 +1,126 @@
+package router
+
+import (
+	"context"
+	"fmt"
+	"time"
+
+	"github.com/narwhal-fleet/narwhal/runtime/control"
+	"github.com/narwhal-fleet/narwhal/runtime/engine"
+	"github.com/narwhal-fleet/narwhal/runtime/model"
+)
+
+// Limits of a role switch inside an engine.
+const (
+	switchLimit = 60 * time.Second       // of the call
+	switchIdle  = 10 * time.Second       // of "not idle" answers
+	switchPause = 200 * time.Millisecond // between them
+)
+
+const causeSwitch = "role_switch"
+
+// switchRole changes the role of a live process that has one. The engine is out of placement
+// until it has answered; one that is left unfit is ejected.
+func (r *Router) switchRole(n *node, m control.Move) {
+	defer r.own.do(func() {
+		n.switching = false
+		r.own.publish()
+	})
+	s, ok := r.dialect.(engine.Switcher)
+	if !ok {
+		return
+	}
+	ctx, cancel := context.WithTimeout(r.life, switchLimit)
+	defer cancel()
+	if !r.idle(ctx, n) {
+		r.set.Logger.Warn("role not switched", "engine", n.id, "reason", "engine did not get idle")
+		return
+	}
+	until := time.Now().Add(switchIdle)
+	for {
+		got, err := s.SwitchRole(ctx, n.control, engine.RoleSwitch{NewRole: string(m.To)})
+		switch {
+		case err == nil && got.Success:
+			r.own.do(func() { r.own.relabel(n, m, r.own.now()) })
+			return
+		case err != nil || !got.SafeToRestore:
+			r.set.Logger.Error("role switch failed", "engine", n.id, "reason", got.Message)
+			r.own.do(func() { r.own.eject(n, causeSwitch) })
+			return
+		case time.Now().After(until):
+			r.set.Logger.Warn("role not switched", "engine", n.id, "reason", got.Message)
+			return
+		}
+		if !rest(ctx, switchPause) {
+			return
+		}
+	}
+}
+
+// idle waits until nothing of the router is on an engine, for at most three control steps.
+func (r *Router) idle(ctx context.Context, n *node) bool {
+	ctx, cancel := context.WithTimeout(ctx, max(switchIdle, 3*dur(r.set.Fleet.Controller.Reactive.StepS)))
+	defer cancel()
+	for {
+		idle := false
+		r.own.do(func() { idle = n.idle() })
+		if idle {
+			return true
+		}
+		if !rest(ctx, switchPause) {
+			return false
+		}
+	}
+}
+
+// rest waits; false when ctx ended first.
+func rest(ctx context.Context, d time.Duration) bool {
+	t := time.NewTimer(d)
+	defer t.Stop()
+	select {
+	case <-t.C:
+		return true
+	case <-ctx.Done():
+		return false
+	}
+}
+
+// move carries out a decision: at once where a role is a label, else inside the engine.
+func (o *owner) move(m control.Move, now float64) {
+	n := o.node(m.Engine)
+	if n == nil || n.pinned || n.switching {
+		return
+	}
+	if o.set.switcher == nil {
+		o.relabel(n, m, now)
+		return
+	}
+	n.switching = true
+	o.publish()
+	o.set.switcher(n, m)
+}
+
+// roleOf reads the role that a live process has, "" where a role is only a label.
+func (s *settings) roleOf(ctx context.Context, n *node) (model.Role, error) {
+	w, ok := s.dialect.(engine.Switcher)
+	if !ok {
+		return "", nil
+	}
+	role, err := w.Role(ctx, n.control)
+	return model.Role(role), err
+}
+
+// adopt takes the role that a live process has. A pinned engine must have its own already.
+func (o *owner) adopt(n *node) error {
+	role := n.facts.role
+	switch {
+	case role == "" || role == n.role:
+	case role == model.Role(engine.RoleNone):
+		o.aggregated = true
+	case n.pinned:
+		return fmt.Errorf("engine %s is pinned to %s and its process serves as %s", n.id, n.role, role)
+	default:
+		n.role, n.roleSince = role, o.now()
+	}
+	return nil
+}
