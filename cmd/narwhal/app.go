@@ -42,11 +42,11 @@ func system() *app {
 func verbs(a *app) []*cobra.Command {
 	return []*cobra.Command{
 		validateVerb(a), schemaVerb(a), presetVerb(a),
-		gateVerb(a), serveVerb(a), tunnelVerb(a),
+		gateVerb(a), serveVerb(a), standbyVerb(a), tunnelVerb(a),
 		simulateVerb(a),
 		sandboxVerb(a), demoVerb(a),
 		attestVerb(a), keysVerb(a), bundleVerb(a),
-		versionVerb(a), hostVerb(a), engineVerb(a), docsVerb(a),
+		versionVerb(a), hostVerb(a), engineVerb(a), guardVerb(a), docsVerb(a),
 	}
 }
 

@@ -36,34 +36,73 @@ type serveFlags struct {
 	limit    int
 	grace    int
 	check    bool
+	ha       haFlags
 }
 
 func serveVerb(a *app) *cobra.Command {
 	var f serveFlags
 	c := &cobra.Command{
 		Use: "serve", Short: "The router and role controller, in the foreground", Args: cobra.NoArgs,
-		Long: "Serves a plain fleet document with the profiles at its profiles.path, or what gate G wrote.\nEnds in order on SIGTERM or SIGINT, with exit code 0: running streams finish within\nserving.graceful_timeout_s. One router holds a journal; a second one on it ends with 5.",
+		Long: "Serves a plain fleet document with the profiles at its profiles.path, or what gate G wrote.\nEnds in order on SIGTERM or SIGINT, with exit code 0: running streams finish within\nserving.graceful_timeout_s. One router holds a journal; a second one on it ends with 5.\nSeveral routers share a fleet by a lease: see narwhal standby.",
+		RunE: func(cmd *cobra.Command, _ []string) error { return a.serve(cmd, f) },
+	}
+	f.add(c)
+	f.ha.add(c, false)
+	return c
+}
+
+// standbyVerb is a router that waits for another one to go.
+func standbyVerb(a *app) *cobra.Command {
+	var f serveFlags
+	c := &cobra.Command{
+		Use: "standby --of URL", Short: "A warm standby for a router", Args: cobra.NoArgs,
+		Long: "Follows the router at --of, keeps its last handoff document, and takes over when that router is\ngone: both need the same lease, and only its holder serves. A lease file proves the end of a\nprocess on the same machine within milliseconds; elsewhere its expiry does.",
 		RunE: func(cmd *cobra.Command, _ []string) error {
-			if err := f.valid(cmd.Flags().Changed); err != nil {
-				return err
+			if f.ha.of == "" {
+				return problem.New(problem.Invalid, "invalid_arguments", "no router to wait for", "narwhal standby --of http://HOST:PORT -f FLEET --lease-path FILE --listen ADDRESS:PORT")
 			}
-			cfg, err := a.routerConfig(cmd.Context(), f)
-			if err != nil {
-				return err
-			}
-			if f.check {
-				a.result = &result{data: map[string]any{"model": cfg.Fleet.Model, "engines": len(cfg.Fleet.Engines), "profiles": len(cfg.Profiles.Rows)}, text: func(w io.Writer) {
-					fmt.Fprintf(w, "%d engines of %s may be served\n", len(cfg.Fleet.Engines), cfg.Fleet.Model)
-				}}
-				return nil
-			}
-			err = router.Serve(cmd.Context(), cfg, func(addr string) { fmt.Fprintf(a.err, "narwhal: serving %s on %s\n", cfg.Fleet.Model, addr) })
-			if err != nil {
-				return serveProblem(cfg.Listen, err)
-			}
-			return nil
+			return a.serve(cmd, f)
 		},
 	}
+	f.add(c)
+	f.ha.add(c, true)
+	return c
+}
+
+func (a *app) serve(cmd *cobra.Command, f serveFlags) error {
+	if err := f.valid(cmd.Flags().Changed); err != nil {
+		return err
+	}
+	if err := f.ha.valid(cmd.Flags().Changed); err != nil {
+		return err
+	}
+	cfg, err := a.routerConfig(cmd.Context(), f)
+	if err != nil {
+		return err
+	}
+	if f.check {
+		a.result = &result{data: map[string]any{"model": cfg.Fleet.Model, "engines": len(cfg.Fleet.Engines), "profiles": len(cfg.Profiles.Rows)}, text: func(w io.Writer) {
+			fmt.Fprintf(w, "%d engines of %s may be served\n", len(cfg.Fleet.Engines), cfg.Fleet.Model)
+		}}
+		return nil
+	}
+	done, err := f.ha.apply(a, &cfg)
+	if err != nil {
+		return err
+	}
+	defer done()
+	word := "serving"
+	if f.ha.of != "" {
+		word = "waiting to serve"
+	}
+	err = router.Serve(cmd.Context(), cfg, func(addr string) { fmt.Fprintf(a.err, "narwhal: %s %s on %s\n", word, cfg.Fleet.Model, addr) })
+	if err != nil {
+		return serveProblem(cfg.Listen, err)
+	}
+	return nil
+}
+
+func (f *serveFlags) add(c *cobra.Command) {
 	fleetFlag(c, &f.fleet)
 	c.Flags().StringVar(&f.listen, "listen", "", "address to listen on (default 127.0.0.1:8000)")
 	c.Flags().StringVar(&f.host, "host", "127.0.0.1", "host to listen on")
@@ -74,7 +113,6 @@ func serveVerb(a *app) *cobra.Command {
 	c.Flags().IntVar(&f.limit, "max-concurrent", 0, "requests in flight (default: serving.max_connections)")
 	c.Flags().IntVar(&f.grace, "graceful-timeout", -1, "seconds that running requests get at the end (default: serving.graceful_timeout_s)")
 	c.Flags().BoolVar(&f.check, "check", false, "check configuration and evidence, and exit")
-	return c
 }
 
 var levels = map[string]slog.Level{

@@ -107,7 +107,9 @@ func (w *outputSoFar) String() string {
 	return w.buf.String()
 }
 
-var servingOn = regexp.MustCompile(`serving \S+ on (\S+)\n`)
+var servingOn = regexp.MustCompile(`narwhal: serving \S+ on (\S+)\n`)
+
+var waitingOn = regexp.MustCompile(`waiting to serve \S+ on (\S+)\n`)
 
 // serve starts a router and returns it with its address.
 func (p *plainFleet) serve(args ...string) (*exec.Cmd, string) {

@@ -94,7 +94,7 @@ func split(ctx context.Context, d engine.Dialect, p *prober, c *engine.Client, q
 	if err != nil {
 		return err
 	}
-	first, err := d.Prefill(body)
+	first, err := engine.Prefill(d, body)
 	if err != nil {
 		return err
 	}
@@ -113,7 +113,7 @@ func split(ctx context.Context, d engine.Dialect, p *prober, c *engine.Client, q
 		return err
 	}
 	out.EngineID = engine.Printable(h.EngineID, 128)
-	second, err := d.Decode(body, h)
+	second, err := engine.Decode(d, body, h)
 	if err != nil {
 		return err
 	}

@@ -35,6 +35,9 @@ func (h HA) check() error {
 	return nil
 }
 
+// releaseLimit bounds giving a lease back.
+const releaseLimit = 2 * time.Second
+
 var errDegraded = errors.New("monitoring is degraded")
 
 // enter brings the router to where it may admit: at once without a lease, after a claim with
@@ -125,6 +128,10 @@ func (r *Router) Open(k *lease.Keeper) {
 			r.own.waits, r.own.fenced = true, standby.BlockRenewal
 			r.own.publish()
 		})
+		// Nothing is admitted any more: what is left of the lease is a standby's.
+		ctx, cancel := context.WithTimeout(r.life, releaseLimit)
+		defer cancel()
+		_ = k.Release(ctx)
 	})
 }
 
@@ -140,7 +147,7 @@ func (r *Router) handOver(ctx context.Context) {
 		return
 	}
 	r.saveState()
-	ctx, cancel := context.WithTimeout(ctx, 2*time.Second)
+	ctx, cancel := context.WithTimeout(ctx, releaseLimit)
 	defer cancel()
 	if err := k.Release(ctx); err != nil && !errors.Is(err, lease.ErrLost) {
 		r.set.Logger.Warn("release lease", "error", err.Error())
@@ -197,4 +204,16 @@ func (o *owner) stage(name string, failed *string, f func()) {
 		}
 	}()
 	f()
+}
+
+// haDoc is the member ha of the live state.
+func (o *owner) haDoc() object {
+	p := o.view.Load()
+	epoch, holder := p.term()
+	return object{"ready": p.reason() == "", "standby": p.waits, "epoch": epoch, "holder": holder, "blocked": p.fenced}
+}
+
+func (o *owner) leaseEpoch() int64 {
+	epoch, _ := o.view.Load().term()
+	return epoch
 }

@@ -161,7 +161,7 @@ func (o *owner) series(s *series) {
 		s.gauge("slo_seconds", "The promise.", v, "metric", k, "slo", strconv.FormatFloat(v, 'g', 6, 64))
 	}
 	s.gauge("router_ready", "Ready to serve.", flag(o.view.Load().reason() == ""))
-	s.gauge("router_lease_epoch", "Epoch of the router lease.", float64(o.set.Epoch))
+	s.gauge("router_lease_epoch", "Epoch of the router lease.", float64(o.leaseEpoch()))
 	o.engineSeries(s)
 	o.controlSeries(s)
 }

@@ -92,7 +92,7 @@ func (o *owner) state() state {
 		Outcomes: object{"failed": copied(n.failed), "rejected": copied(n.rejected), "expired": copied(n.expired), "refused": copied(n.refused)},
 		Serving:  o.servingState(), Load: o.loads(), FirstToken: f.Engine.FirstTokenTimeoutS,
 		Monitoring: object{"degraded": false, "reason": nil, "core_consecutive": 0, "core_failures": 0, "stages": object{}},
-		HA:         object{"ready": o.view.Load().reason() == "", "standby": false, "epoch": o.set.Epoch, "holder": o.set.Holder, "blocked": ""},
+		HA:         o.haDoc(),
 		HTTPPools:  object{"data_connections": o.set.limit, "control_connections": 4 * len(o.nodes), "pool_timeout_s": f.Engine.PoolTimeoutS},
 		Thresholds: object{"expand": o.set.control.Expand, "shrink": o.set.control.Shrink, "cooldown_s": o.set.control.Cooldown,
 			"sustained_intervals": o.set.control.Sustained, "dwell_s": o.set.control.Dwell, "panic_ratio": f.Controller.Thresholds.PanicRatio},

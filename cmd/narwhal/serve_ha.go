@@ -1,0 +1,235 @@
+package main
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"net/url"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"strconv"
+	"strings"
+	"time"
+
+	"github.com/spf13/cobra"
+
+	"github.com/narwhal-fleet/narwhal/fleet"
+	"github.com/narwhal-fleet/narwhal/internal/problem"
+	"github.com/narwhal-fleet/narwhal/runtime/router"
+	"github.com/narwhal-fleet/narwhal/runtime/router/lease"
+	"github.com/narwhal-fleet/narwhal/runtime/router/lease/etcd"
+	"github.com/narwhal-fleet/narwhal/runtime/router/standby"
+)
+
+// haFlags are how several routers share a fleet, under the reference's names and ours for etcd.
+type haFlags struct {
+	resume                bool
+	of                    string
+	interval, age         float64
+	misses                int
+	path, id              string
+	ttl, renew, margin    float64
+	etcd                  []string
+	key, user, pass       string
+	ca, cert, private     string
+	keepAlive, lame, head float64
+}
+
+func (f *haFlags) add(c *cobra.Command, standbyVerb bool) {
+	s := c.Flags()
+	if standbyVerb {
+		s.StringVar(&f.of, "of", "", "address of the router to follow, for example http://127.0.0.1:8000")
+	} else {
+		s.StringVar(&f.of, "standby-of", "", "wait for the router at this address to go, then take over; needs a lease")
+	}
+	s.Float64Var(&f.interval, "standby-probe-interval", standby.DefaultInterval.Seconds(), "seconds between looks at the primary")
+	s.IntVar(&f.misses, "standby-takeover-after", standby.DefaultMisses, "missed looks in a row that start a takeover")
+	s.Float64Var(&f.age, "standby-max-handoff-age", standby.DefaultMaxAge.Seconds(), "seconds after which a handoff is too old to take over with")
+	s.StringVar(&f.path, "lease-path", "", "file that says which router may serve; on a folder that all routers share")
+	s.StringSliceVar(&f.etcd, "lease-etcd", nil, "etcd endpoints that hold the lease, instead of a file")
+	s.StringVar(&f.key, "lease-etcd-key", "", "key of the lease in etcd (default /narwhal/<model>/lease)")
+	s.StringVar(&f.user, "lease-etcd-user", "", "etcd user")
+	s.StringVar(&f.pass, "lease-etcd-password", "", "etcd password, as env:NAME or file:PATH")
+	s.StringVar(&f.ca, "lease-etcd-ca", "", "file of the etcd servers' authority")
+	s.StringVar(&f.cert, "lease-etcd-cert", "", "file of this router's certificate for etcd")
+	s.StringVar(&f.private, "lease-etcd-private", "", "file of that certificate's private key")
+	s.StringVar(&f.id, "router-id", "", "name of this router in the lease (default <host>:<port>)")
+	s.Float64Var(&f.ttl, "lease-ttl", lease.DefaultTTL.Seconds(), "seconds that a claim lasts")
+	s.Float64Var(&f.renew, "lease-renew-interval", lease.DefaultRenew.Seconds(), "seconds between renewals")
+	s.Float64Var(&f.margin, "lease-safety-margin", lease.DefaultMargin.Seconds(), "seconds by which this router stops before its claim ends")
+	s.BoolVar(&f.resume, "resume", false, "restore the state file (recovery.state_path) at the start")
+	s.Float64Var(&f.keepAlive, "keep-alive", 0, "seconds of an engine's silence after which a stream gets a comment; 0 = never")
+	s.Float64Var(&f.lame, "lame-duck", 0.5, "seconds at the end in which connections are still answered, with 503")
+	s.Float64Var(&f.head, "header-timeout", 10, "seconds that a request's head may take")
+}
+
+func (f *haFlags) leased() bool { return f.path != "" || len(f.etcd) > 0 }
+
+func seconds(v float64) time.Duration { return time.Duration(v * float64(time.Second)) }
+
+// valid refuses values that no router can have.
+func (f *haFlags) valid(given func(string) bool) error {
+	bad := func(message, hint string) error {
+		return problem.New(problem.Invalid, "invalid_arguments", message, hint)
+	}
+	for name, v := range map[string]float64{"standby-probe-interval": f.interval, "standby-max-handoff-age": f.age, "lease-ttl": f.ttl, "lease-renew-interval": f.renew, "header-timeout": f.head} {
+		if !(v > 0 && v < 1e6) {
+			return bad(fmt.Sprintf("--%s is %g", name, v), "it takes seconds, more than 0")
+		}
+	}
+	for name, v := range map[string]float64{"lease-safety-margin": f.margin, "keep-alive": f.keepAlive, "lame-duck": f.lame} {
+		if !(v >= 0 && v < 1e6) {
+			return bad(fmt.Sprintf("--%s is %g", name, v), "it takes seconds, 0 or more")
+		}
+	}
+	switch {
+	case f.misses < 1:
+		return bad(fmt.Sprintf("--standby-takeover-after is %d", f.misses), "it takes a number of looks, 1 or more")
+	case f.path != "" && len(f.etcd) > 0:
+		return bad("--lease-path and --lease-etcd are both given", "the lease is in one of them")
+	case f.of != "" && !f.leased():
+		return bad("a standby needs a lease", "--lease-path FILE that both routers reach, or --lease-etcd ENDPOINTS; the primary needs the same")
+	case len(f.etcd) == 0 && (given("lease-etcd-key") || f.user != "" || f.pass != "" || f.ca != "" || f.cert != "" || f.private != ""):
+		return bad("options of etcd without --lease-etcd", "--lease-etcd https://HOST:2379")
+	}
+	if u, err := url.Parse(f.of); f.of != "" && (err != nil || u.Host == "" || u.User != nil) {
+		return bad(fmt.Sprintf("%q is no address of a router", f.of), "http://HOST:PORT")
+	}
+	if f.leased() {
+		t := lease.Timing{TTL: seconds(f.ttl), Renew: seconds(f.renew), Margin: seconds(f.margin)}
+		if err := t.Check(); err != nil {
+			return problem.Wrap(problem.Invalid, "invalid_arguments", "read the lease's times", err, "--lease-ttl must exceed --lease-renew-interval plus --lease-safety-margin")
+		}
+	}
+	return nil
+}
+
+// apply completes a configuration. The result must be closed after the router has stopped.
+func (f *haFlags) apply(a *app, cfg *router.Config) (closer func(), err error) {
+	cfg.HTTP.KeepAlive, cfg.HTTP.LameDuck, cfg.HTTP.HeaderTimeout = seconds(f.keepAlive), seconds(f.lame), seconds(f.head)
+	h := &cfg.HA
+	h.StatePath, h.Resume, h.Renew = cfg.Fleet.Recovery.StatePath, f.resume || cfg.Fleet.Recovery.Resume, seconds(f.renew)
+	if h.StatePath != "" {
+		if err := os.MkdirAll(filepath.Dir(h.StatePath), 0o755); err != nil {
+			return nil, problem.Wrap(problem.Failed, "no_state_folder", "make the folder of the state file", err, "set recovery.state_path to a file that this router may write")
+		}
+	}
+	if f.of != "" {
+		h.Standby = standby.Options{Primary: f.of, Interval: seconds(f.interval), Misses: f.misses, MaxAge: seconds(f.age), Renew: seconds(f.renew)}
+	}
+	if !f.leased() {
+		return func() {}, nil
+	}
+	id := f.id
+	if id == "" {
+		id = cfg.Listen
+	}
+	holder := lease.NewHolder(id)
+	if f.path != "" {
+		l, err := lease.NewFile(lease.FileOptions{Path: f.path, Holder: holder, TTL: seconds(f.ttl), Margin: seconds(f.margin)})
+		if err != nil {
+			return nil, problem.Wrap(problem.Invalid, "lease", "open the lease", err, "--lease-path names a file in a folder that exists")
+		}
+		h.Lease = l
+		return l.Close, nil
+	}
+	return f.inEtcd(a, cfg, holder)
+}
+
+func (f *haFlags) inEtcd(a *app, cfg *router.Config, holder string) (func(), error) {
+	o, err := f.etcdOptions(a, cfg.Fleet.Model, holder)
+	if err != nil {
+		return nil, err
+	}
+	s, err := etcd.Open(o)
+	if err != nil {
+		return nil, problem.Wrap(problem.Invalid, "lease", "open the lease in etcd", err, "--lease-etcd names endpoints like https://HOST:2379")
+	}
+	cfg.HA.Lease = s
+	// etcd cannot know that a process has died: a guard beside this one tells it.
+	if exe, err := os.Executable(); err == nil {
+		args := append([]string{"lease-guard", "--holder", holder, "--model", cfg.Fleet.Model}, f.etcdArgs()...)
+		if err := lease.StartGuard(exec.Command(exe, args...)); err != nil {
+			fmt.Fprintf(a.err, "narwhal: warning: no guard of the lease: %v; after a crash a standby waits for its expiry\n", err)
+		}
+	}
+	return func() { _ = s.Close() }, nil
+}
+
+func (f *haFlags) etcdOptions(a *app, model, holder string) (etcd.Options, error) {
+	o := etcd.Options{Endpoints: f.etcd, Key: f.key, Holder: holder, TTL: seconds(f.ttl), Margin: seconds(f.margin), User: f.user}
+	if o.Key == "" {
+		o.Key = "/narwhal/" + model + "/lease"
+	}
+	if f.ca != "" || f.cert != "" || f.private != "" {
+		c, err := etcd.TLSFiles{CA: f.ca, Cert: f.cert, Key: f.private}.Config()
+		if err != nil {
+			return o, problem.Wrap(problem.Invalid, "lease_tls", "read the certificates for etcd", err, "--lease-etcd-ca, --lease-etcd-cert and --lease-etcd-private name PEM files")
+		}
+		o.TLS = c
+	}
+	if f.pass != "" {
+		p, err := referred(a, f.pass)
+		if err != nil {
+			return o, problem.Wrap(problem.Invalid, "lease_password", "read the etcd password", err, "--lease-etcd-password env:NAME or file:PATH")
+		}
+		o.Password = p
+	}
+	return o, nil
+}
+
+func (f *haFlags) etcdArgs() (args []string) {
+	args = append(args, "--lease-etcd", strings.Join(f.etcd, ","), "--lease-ttl", strconv.FormatFloat(f.ttl, 'g', -1, 64))
+	for name, v := range map[string]string{"key": f.key, "user": f.user, "password": f.pass, "ca": f.ca, "cert": f.cert, "private": f.private} {
+		if v != "" {
+			args = append(args, "--lease-etcd-"+name, v)
+		}
+	}
+	return args
+}
+
+// referred reads a secret that the command line only refers to.
+func referred(a *app, ref string) (fleet.Secret, error) {
+	if name, ok := strings.CutPrefix(ref, "env:"); ok {
+		if v := a.getenv(name); v != "" {
+			return fleet.NewSecret(v), nil
+		}
+		return fleet.Secret{}, fmt.Errorf("environment variable %s is not set", name)
+	}
+	path, ok := strings.CutPrefix(ref, "file:")
+	if !ok {
+		return fleet.Secret{}, errors.New("a literal secret is refused")
+	}
+	b, err := bounded(path, 64<<10)
+	if err != nil {
+		return fleet.Secret{}, err
+	}
+	return fleet.NewSecret(strings.TrimRight(string(b), "\r\n")), nil
+}
+
+// guardVerb frees the lease of a router whose process has ended. Routers start it.
+func guardVerb(a *app) *cobra.Command {
+	var f haFlags
+	var holder, model string
+	c := &cobra.Command{Use: "lease-guard", Hidden: true, Args: cobra.NoArgs, Short: "Frees the lease of a router that has died",
+		RunE: func(cmd *cobra.Command, _ []string) error {
+			o, err := f.etcdOptions(a, model, holder)
+			if err != nil {
+				return err
+			}
+			s, err := etcd.Open(o)
+			if err != nil {
+				return problem.Wrap(problem.Invalid, "lease", "open the lease in etcd", err, "")
+			}
+			defer s.Close()
+			if err := lease.Guard(context.WithoutCancel(cmd.Context()), a.in, s, holder, seconds(f.ttl)); err != nil {
+				return problem.Wrap(problem.Failed, "lease_guard", "free the lease", err, "it expires by itself")
+			}
+			return nil
+		}}
+	f.add(c, false)
+	c.Flags().StringVar(&holder, "holder", "", "holder whose lease to free")
+	c.Flags().StringVar(&model, "model", "", "model of the fleet")
+	return c
+}
