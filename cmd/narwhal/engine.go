@@ -21,10 +21,11 @@ func engineVerb(a *app) *cobra.Command {
 	sim := &cobra.Command{
 		Use: "simulated", Short: "The simulated engine", Args: cobra.NoArgs,
 		RunE: func(cmd *cobra.Command, _ []string) error {
-			cfg := simulated.Config{Model: name, Listen: listen, ShutdownTimeout: fleet.Duration(5 * time.Second)}
-			if err := json.Unmarshal([]byte(params), &cfg.Simulated); err != nil {
-				return problem.Wrap(problem.Invalid, "invalid_params", "read --params", err, "give the simulated section of a launch as JSON")
+			cfg := simulated.Config{ShutdownTimeout: fleet.Duration(5 * time.Second)}
+			if err := json.Unmarshal([]byte(params), &cfg); err != nil {
+				return problem.Wrap(problem.Invalid, "invalid_params", "read --params", err, "give the simulated section of a launch as JSON, and the dialect beside it")
 			}
+			cfg.Model, cfg.Listen = name, listen
 			if side > 0 {
 				host, _, err := net.SplitHostPort(listen)
 				if err != nil {
