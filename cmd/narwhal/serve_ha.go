@@ -34,6 +34,7 @@ type haFlags struct {
 	key, user, pass       string
 	ca, cert, private     string
 	keepAlive, lame, head float64
+	goOn                  bool
 }
 
 func (f *haFlags) add(c *cobra.Command, standbyVerb bool) {
@@ -61,6 +62,7 @@ func (f *haFlags) add(c *cobra.Command, standbyVerb bool) {
 	s.BoolVar(&f.resume, "resume", false, "restore the state file (recovery.state_path) at the start")
 	s.Float64Var(&f.keepAlive, "keep-alive", 0, "seconds of an engine's silence after which a stream gets a comment; 0 = never")
 	s.Float64Var(&f.lame, "lame-duck", 0.5, "seconds at the end in which connections are still answered, with 503")
+	s.BoolVar(&f.goOn, "continue-streams", false, "let greedy streams whose engine died go on exactly on another one")
 	s.Float64Var(&f.head, "header-timeout", 10, "seconds that a request's head may take")
 }
 
@@ -108,6 +110,7 @@ func (f *haFlags) valid(given func(string) bool) error {
 // apply completes a configuration. The result must be closed after the router has stopped.
 func (f *haFlags) apply(a *app, cfg *router.Config) (closer func(), err error) {
 	cfg.HTTP.KeepAlive, cfg.HTTP.LameDuck, cfg.HTTP.HeaderTimeout = seconds(f.keepAlive), seconds(f.lame), seconds(f.head)
+	cfg.Continue = f.goOn
 	h := &cfg.HA
 	h.StatePath, h.Resume, h.Renew = cfg.Fleet.Recovery.StatePath, f.resume || cfg.Fleet.Recovery.Resume, seconds(f.renew)
 	if h.StatePath != "" {

@@ -2,6 +2,7 @@ package router
 
 import (
 	"context"
+	"encoding/json"
 	"errors"
 	"net/http"
 	"time"
@@ -15,6 +16,13 @@ import (
 func (q *request) attempt(n int) *failure {
 	q.phase = phaseAdmission
 	body := q.call.legs(q.r.set.Fleet.Model)
+	if q.cont != nil && q.cont.running {
+		rest, err := q.rest(body)
+		if err != nil {
+			return internal(err.Error())
+		}
+		body = rest
+	}
 	why, splittable := q.r.dialect.Splittable(body)
 	if q.r.dialect.Concurrent() {
 		switch aggregated := q.r.own.view.Load().aggregated; {
@@ -28,7 +36,10 @@ func (q *request) attempt(n int) *failure {
 	if f != nil {
 		return f
 	}
-	q.prefillEnd, q.firstToken, q.lastToken, q.usage, q.finish, q.handoffDelay = 0, 0, 0, nil, "", 0
+	if q.cont == nil || !q.cont.running {
+		q.prefillEnd, q.firstToken, q.lastToken = 0, 0, 0
+	}
+	q.usage, q.finish, q.handoffDelay = nil, "", 0
 	q.row.Attempts = n
 	// The leg context ends with the attempt, so nothing of it outlives a retry.
 	ctx, cancel := context.WithCancelCause(q.ctx)
@@ -88,8 +99,10 @@ func (q *request) prefillLeg(ctx context.Context, l *claim, n int, body splice.O
 	if f != nil {
 		return h, f
 	}
-	q.prefillEnd = end
-	q.row.TTFT = ptr(end - q.row.Arrived)
+	if q.cont == nil || !q.cont.running {
+		q.prefillEnd = end
+		q.row.TTFT = ptr(end - q.row.Arrived)
+	}
 	return h, nil
 }
 
@@ -120,7 +133,7 @@ func (q *request) badHandoff(l *claim, err error) *failure {
 
 // buffer sends a leg and reads its whole answer.
 func (q *request) buffer(ctx context.Context, n *node, body []byte, id, phase string) ([]byte, *failure) {
-	resp, err := n.data.Do(ctx, q.call.path(), body, id)
+	resp, err := n.data.Do(ctx, q.path(), body, id)
 	if err != nil {
 		return nil, fromTransport(ctx, phase, n.id, err)
 	}
@@ -160,6 +173,9 @@ func (q *request) decodeLeg(ctx context.Context, l *claim, n int, body splice.Ob
 	}
 	if streamed || q.call.stream {
 		body = q.call.streamed(body)
+		if q.cont != nil {
+			body = body.With(splice.Set{Key: "return_token_ids", Value: json.RawMessage("true")})
+		}
 	}
 	leg, err := q.r.dialect.Decode(body, h)
 	if err != nil {

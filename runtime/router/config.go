@@ -42,7 +42,9 @@ type Config struct {
 	Holder    string // of the lease, reported only
 	Release   string // of this binary, for the journal
 	HTTP      HTTP
-	HA        HA
+	// Continue lets greedy streams whose engine died go on exactly on another one.
+	Continue bool
+	HA       HA
 }
 
 // HTTP are limits of the surface. Zero values take the defaults that each line names.

@@ -25,6 +25,7 @@ type relay struct {
 	bytes int64
 	out   []byte // complete events of the current read
 	done  bool
+	begun bool // output has come on this leg
 	count int
 	hand  bool
 }
@@ -42,7 +43,7 @@ func (q *request) follow(ctx context.Context, l *claim, leg []byte, id string, h
 	}
 	watch := time.AfterFunc(limit, func() { cancel(errFirstToken) })
 	defer watch.Stop()
-	resp, err := l.d.data.Do(ctx, q.call.path(), leg, id)
+	resp, err := l.d.data.Do(ctx, q.path(), leg, id)
 	if err != nil {
 		return fromTransport(ctx, phaseDecode, l.d.id, err)
 	}
@@ -63,7 +64,7 @@ func (q *request) follow(ctx context.Context, l *claim, leg []byte, id string, h
 			if f := r.read(buf[:n]); f != nil {
 				return f
 			}
-			if q.firstToken > 0 {
+			if r.begun {
 				if !armed {
 					// The first limit may have fired in this very moment: then it stands.
 					if armed = watch.Stop(); armed {
@@ -106,7 +107,7 @@ func (r *relay) read(b []byte) *failure {
 	r.split.add(b)
 	r.bytes += int64(len(b))
 	limit := q.r.set.Fleet.Serving.MaxResponseBytes
-	if (r.sink != nil || q.firstToken == 0) && r.bytes > limit || int64(r.split.pending()) > limit {
+	if (r.sink != nil || !r.begun) && r.bytes > limit || int64(r.split.pending()) > limit {
 		f := engineFault(phaseDecode, r.l.d.id, model.ReasonLimit, classNone, "answer over max_response_bytes", false)
 		f.message = "Response exceeds the configured limit"
 		return f
@@ -138,7 +139,7 @@ func (r *relay) read(b []byte) *failure {
 func (r *relay) event(e []byte) (bore bool, f *failure) {
 	q := r.q
 	payload := data(e)
-	k, c := classify(payload, q.firstToken == 0 || r.sink != nil)
+	k, c := classify(payload, !r.begun || r.sink != nil || q.cont != nil)
 	if c != nil {
 		if c.usage != nil {
 			q.usage = c.usage
@@ -155,7 +156,7 @@ func (r *relay) event(e []byte) (bore bool, f *failure) {
 		}
 		return false, engineFault(phaseDecode, r.l.d.id, model.ReasonEngine, classStream, detail, true)
 	case kindDone:
-		if q.firstToken == 0 {
+		if !r.begun {
 			return false, engineFault(phaseDecode, r.l.d.id, model.ReasonEngine, classStream, "[DONE] before any output", true)
 		}
 		r.done = true
@@ -164,8 +165,18 @@ func (r *relay) event(e []byte) (bore bool, f *failure) {
 		r.count++
 		bore = true
 	case kindUsage:
-		if !q.call.usage && r.sink == nil {
+		if !q.call.usage && r.sink == nil && q.cont == nil {
 			return false, nil
+		}
+	}
+	if q.cont != nil && c != nil {
+		usage := c.usage != nil && len(c.choices) == 0
+		e = q.cont.follow(c, q.chat)
+		if usage {
+			q.usage = c.usage
+			if !q.call.usage {
+				return bore, nil
+			}
 		}
 	}
 	if r.sink != nil {
@@ -176,7 +187,7 @@ func (r *relay) event(e []byte) (bore bool, f *failure) {
 		}
 		return bore, nil
 	}
-	if q.firstToken == 0 {
+	if !r.begun {
 		if len(r.held) >= maxHeld {
 			return false, engineFault(phaseDecode, r.l.d.id, model.ReasonInvalid, classStream, fmt.Sprintf("%d events before any output", maxHeld), true)
 		}
@@ -191,7 +202,12 @@ func (r *relay) event(e []byte) (bore bool, f *failure) {
 // also when the prefill ended.
 func (r *relay) first() {
 	q := r.q
-	if q.firstToken > 0 {
+	if r.begun {
+		return
+	}
+	r.begun = true
+	if q.cont != nil && q.cont.running {
+		r.goOn()
 		return
 	}
 	o := q.r.own
@@ -221,6 +237,19 @@ func (r *relay) first() {
 		r.out = append(r.out, e...)
 	}
 	r.held = nil
+}
+
+// goOn is the first output of a leg that continues a stream: the request's own times stand.
+func (r *relay) goOn() {
+	o := r.q.r.own
+	if r.hand {
+		r.q.untie()
+		return
+	}
+	o.do(func() {
+		o.prefilled(r.l, o.now(), true)
+		o.decoding(r.l)
+	})
 }
 
 // learnHandoff smooths the delay between a prefill's end and the first token elsewhere,

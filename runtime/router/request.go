@@ -46,6 +46,7 @@ type request struct {
 
 	prefillEnd, firstToken, lastToken float64 // router clock; 0 = not reached
 	usage                             *usage
+	cont                              *continuation // nil = this stream cannot be continued
 	finish                            string
 }
 
@@ -105,6 +106,9 @@ func (q *request) serve() *failure {
 	}
 	if f := q.size(); f != nil {
 		return f
+	}
+	if q.r.set.Continue && !q.r.dialect.Concurrent() && q.call.continuable() {
+		q.cont = &continuation{}
 	}
 	defer q.stayAwake()()
 	return q.run()
@@ -255,8 +259,12 @@ func (q *request) run() *failure {
 		}
 		q.r.blame(f)
 		wait, why := q.mayRetry(f, attempt)
+		if why == outputStarted && q.mayContinue(f) {
+			wait, why = 0, continued
+			q.cont.goOn()
+		}
 		q.note(f, attempt, wait, why)
-		if why != retryAllowed {
+		if why != retryAllowed && why != continued {
 			return f
 		}
 		q.exclude(f)
@@ -269,6 +277,14 @@ func (q *request) run() *failure {
 			q.release(o)
 		})
 	}
+}
+
+// path is the route that legs go to: a stream that goes on has a prompt of token ids.
+func (q *request) path() string {
+	if q.cont != nil && q.cont.running {
+		return "/v1/completions"
+	}
+	return q.call.path()
 }
 
 // pause waits before a retry; nothing when it need not.
@@ -297,6 +313,7 @@ func (q *request) release(o *owner) {
 // Why a failed attempt is or is not repeated.
 const (
 	retryAllowed   = "allowed"
+	continued      = "continued"
 	notDispatched  = "not_dispatched"
 	outputStarted  = "output_started"
 	attemptLimit   = "attempt_limit"
