@@ -8,6 +8,7 @@ import (
 
 	"github.com/narwhal-fleet/narwhal/internal/docgen"
 	"github.com/narwhal-fleet/narwhal/internal/problem"
+	"github.com/narwhal-fleet/narwhal/runtime/router"
 	"github.com/narwhal-fleet/narwhal/schema"
 )
 
@@ -19,6 +20,8 @@ var environment = []docgen.Variable{
 	{Name: "CI", Where: "verbs with progress", Says: "set to anything: lines instead of a status line, also on a terminal"},
 	{Name: "NO_COLOR", Where: "verbs with progress", Says: "as CI"},
 	{Name: "TERM", Where: "verbs with progress", Says: "dumb: as CI"},
+	{Name: "OTEL_EXPORTER_OTLP_ENDPOINT", Where: "serve", Says: "collector of traces (OTLP over HTTP), for example http://127.0.0.1:4318; without it there are none"},
+	{Name: "OTEL_EXPORTER_OTLP_TRACES_ENDPOINT", Where: "serve", Says: "the same, with the whole path, for example http://127.0.0.1:4318/v1/traces; it wins"},
 	{Name: "NARWHAL_CRASH_AFTER", Where: "gate run", Says: "for tests: the process kills itself after recording that many events"},
 	{Name: "NARWHAL_LOOPBACK", Where: "processes of a sandbox", Says: "set by sandbox hosts to find what their commands left running"},
 	{Name: "NARWHAL_REQUIRE_SSHD", Where: "the project's tests", Says: "1 makes a missing sshd a failure instead of a skip"},
@@ -32,7 +35,20 @@ func generatedPages() []docgen.Page {
 		rules = append(rules, docgen.Rule{ID: r.ID, Severity: string(r.Severity), Says: r.Says})
 	}
 	pages := docgen.Commands(root(&app{in: nil, out: io.Discard, err: io.Discard}))
-	return append(pages, docgen.Environment(environment), docgen.Exits(problem.Codes), docgen.Rules(rules))
+	return append(pages, docgen.Environment(environment), docgen.Exits(problem.Codes), docgen.Rules(rules), metricsPage())
+}
+
+func metricsPage() docgen.Page {
+	var contract, own []docgen.Metric
+	for _, m := range router.Metrics() {
+		row := docgen.Metric{Name: m.Name, Type: m.Type, Labels: m.Labels, Says: m.Help}
+		if m.Ours {
+			own = append(own, row)
+		} else {
+			contract = append(contract, row)
+		}
+	}
+	return docgen.Metrics(contract, own, router.MetricDifferences)
 }
 
 // docsVerb is the hidden command that writes or checks the generated pages.

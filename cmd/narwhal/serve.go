@@ -37,6 +37,7 @@ type serveFlags struct {
 	grace    int
 	check    bool
 	ha       haFlags
+	rows     journalFlags
 }
 
 func serveVerb(a *app) *cobra.Command {
@@ -91,6 +92,11 @@ func (a *app) serve(cmd *cobra.Command, f serveFlags) error {
 		return err
 	}
 	defer done()
+	endTraces, err := traced(cmd.Context(), &cfg)
+	if err != nil {
+		return problem.Wrap(problem.Invalid, "traces", "send traces", err, "OTEL_EXPORTER_OTLP_ENDPOINT names the collector, for example http://127.0.0.1:4318")
+	}
+	defer endTraces()
 	word := "serving"
 	if f.ha.of != "" {
 		word = "waiting to serve"
@@ -108,6 +114,7 @@ func (f *serveFlags) add(c *cobra.Command) {
 	c.Flags().StringVar(&f.host, "host", "127.0.0.1", "host to listen on")
 	c.Flags().IntVar(&f.port, "port", 8000, "port to listen on")
 	c.Flags().StringVar(&f.journal, "journal", "", "journal file (default: journal.jsonl beside the profiles)")
+	f.rows.add(c)
 	c.Flags().StringVar(&f.profiles, "profiles", "", "profile store (default: profiles.path of the fleet)")
 	c.Flags().StringVar(&f.level, "log-level", "info", "debug, info, warn or error")
 	c.Flags().IntVar(&f.limit, "max-concurrent", 0, "requests in flight (default: serving.max_connections)")
@@ -140,7 +147,7 @@ func (a *app) routerConfig(ctx context.Context, f serveFlags) (router.Config, er
 	if err != nil {
 		return router.Config{}, err
 	}
-	cfg := router.Config{Fleet: l.fleet, Profiles: store, Listen: f.listen, JournalPath: f.journal, MaxConcurrent: f.limit, Release: version,
+	cfg := router.Config{Fleet: l.fleet, Profiles: store, Listen: f.listen, JournalPath: f.journal, Journal: f.rows.options(), MaxConcurrent: f.limit, Release: version,
 		Logger: slog.New(slog.NewJSONHandler(a.err, &slog.HandlerOptions{Level: level}))}
 	if cfg.Listen == "" {
 		cfg.Listen = net.JoinHostPort(strings.Trim(f.host, "[]"), strconv.Itoa(f.port))

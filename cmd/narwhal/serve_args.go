@@ -29,7 +29,7 @@ func (f serveFlags) valid(given func(string) bool) error {
 			return bad(fmt.Sprintf("--listen %q: %v", f.listen, err), "--listen takes ADDRESS:PORT, for example 127.0.0.1:8000; a port is 0 (a free one) to 65535")
 		}
 	}
-	return nil
+	return f.rows.valid()
 }
 
 // portOfAddress reads the numeric port of host:port.

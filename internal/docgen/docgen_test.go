@@ -110,6 +110,10 @@ func TestTables(t *testing.T) {
 	if !strings.Contains(rules.Text, "| `x` | note | Says so. |") {
 		t.Error(rules.Text)
 	}
+	metrics := Metrics([]Metric{{"m", "gauge", []string{"a", "b"}, "It."}}, nil, []string{"One."})
+	if !strings.Contains(metrics.Text, "| `m` | gauge | a, b | It. |") || !strings.Contains(metrics.Text, "\n- One.\n") {
+		t.Error(metrics.Text)
+	}
 	vars := Environment([]Variable{{"V", "all", "it"}})
 	if !strings.Contains(vars.Text, "| `V` | all | it |") {
 		t.Error(vars.Text)

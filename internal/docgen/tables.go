@@ -35,6 +35,34 @@ func Rules(rules []Rule) Page {
 	return Page{"rules.md", b.String()}
 }
 
+// Metric is one row of the page of metrics.
+type Metric struct {
+	Name, Type string
+	Labels     []string
+	Says       string
+}
+
+// Metrics makes the page of metrics: those of the contract, the program's own, and how the
+// exposition differs from the reference's.
+func Metrics(contract, own []Metric, differences []string) Page {
+	var b strings.Builder
+	b.WriteString("# Metrics\n\n`GET /metrics` of the router. Scrapers that ask for OpenMetrics get exemplars with trace ids where\ntraces are on; those that ask for protobuf get native histograms beside the classic ones.\n")
+	for _, s := range []struct {
+		title string
+		rows  []Metric
+	}{{"The contract: `narwhal.metrics` version 2", contract}, {"Of this router", own}} {
+		fmt.Fprintf(&b, "\n## %s\n\n| Metric | Type | Labels | Meaning |\n| --- | --- | --- | --- |\n", s.title)
+		for _, m := range s.rows {
+			fmt.Fprintf(&b, "| `%s` | %s | %s | %s |\n", m.Name, m.Type, strings.Join(m.Labels, ", "), cell(m.Says))
+		}
+	}
+	b.WriteString("\n## Differences from the reference\n\n")
+	for _, d := range differences {
+		b.WriteString("- " + d + "\n")
+	}
+	return Page{"metrics.md", b.String()}
+}
+
 // Variable is an environment variable that the program reads.
 type Variable struct {
 	Name string

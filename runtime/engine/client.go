@@ -33,6 +33,8 @@ type Options struct {
 	// Direct, if not nil, carries Do over plain TCP without net/http's transport; its address
 	// is that of the client. It has no effect on an https address.
 	Direct *wire.Options
+	// Carry, if not nil, names further header lines of a leg, from its context.
+	Carry func(ctx context.Context, set func(name, value string))
 	// MaxAnswer bounds buffered answers in bytes; 0 = 64 MiB.
 	MaxAnswer int64
 }
@@ -47,6 +49,7 @@ type Client struct {
 	prefix    string     // path of base
 	fields    func(requestID string) []wire.Field
 	maxAnswer int64
+	carry     func(context.Context, func(name, value string))
 }
 
 // NewClient returns a client for a base URL like http://127.0.0.1:8000.
@@ -58,7 +61,7 @@ func NewClient(base string, opt Options) (*Client, error) {
 	if (u.Scheme != "http" && u.Scheme != "https") || u.Host == "" || u.RawQuery != "" || u.User != nil {
 		return nil, fmt.Errorf("read engine url %q: want http://host:port", u.Redacted())
 	}
-	c := &Client{base: strings.TrimRight(u.String(), "/"), authorize: bearer(opt.Key), maxAnswer: opt.MaxAnswer}
+	c := &Client{base: strings.TrimRight(u.String(), "/"), authorize: bearer(opt.Key), maxAnswer: opt.MaxAnswer, carry: opt.Carry}
 	if c.maxAnswer <= 0 {
 		c.maxAnswer = maxAnswerBytes
 	}
@@ -128,7 +131,11 @@ func (c *Client) Forget() {
 // sends none. Errors are transport errors only.
 func (c *Client) Do(ctx context.Context, path string, body []byte, requestID string) (*http.Response, error) {
 	if c.wire != nil {
-		resp, err := c.wire.Post(ctx, c.prefix+path, c.fields(requestID), body)
+		fields := c.fields(requestID)
+		if c.carry != nil {
+			c.carry(ctx, func(name, value string) { fields = append(fields, wire.Field{Name: name, Value: value}) })
+		}
+		resp, err := c.wire.Post(ctx, c.prefix+path, fields, body)
 		if err != nil {
 			return nil, fmt.Errorf("ask engine: %w", err)
 		}
@@ -141,6 +148,9 @@ func (c *Client) Do(ctx context.Context, path string, body []byte, requestID str
 	req.Header.Set("Content-Type", "application/json")
 	if requestID != "" {
 		req.Header.Set("X-Request-Id", requestID)
+	}
+	if c.carry != nil {
+		c.carry(ctx, req.Header.Set)
 	}
 	return c.send(req)
 }

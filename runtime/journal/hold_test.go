@@ -14,6 +14,9 @@ import (
 const holderEnv = "JOURNAL_TEST_HOLDS"
 
 func TestMain(m *testing.M) {
+	if path := os.Getenv(writerEnv); path != "" {
+		writeUntilKilled(path)
+	}
 	if path := os.Getenv(holderEnv); path != "" {
 		if _, err := Open(path, "child", Meta{}); err != nil {
 			fmt.Println(err)

@@ -2,9 +2,12 @@
 // then one row for every request that was offered and one for every event.
 //
 // It promises that writing never waits for a disk on the request path: a full queue
-// drops the row, counts it, and says so in the journal itself. Reading tolerates a torn
-// last line and unknown members. It refuses rows of another schema version, and a second
-// writer of one file.
+// drops the row, counts it, and says so in the journal itself; only who asks for a lossless
+// journal waits, and no longer than its context. A file that cannot be written costs rows
+// only once the queue is full: the writer tries again, and a line is whole or not there.
+// Files end by size or age and are read back in order. Reading tolerates a torn last line
+// and unknown members. It refuses rows of another schema version, and a second writer of
+// one journal.
 //
 // Times are seconds on the router's clock unless named otherwise; at_unix is wall time.
 package journal
@@ -51,6 +54,10 @@ type Meta struct {
 	Admission       Admission `json:"admission"`
 	// Params are what decisions were judged by, so that rows replay.
 	Params model.Params `json:"params"`
+	// AtUnix is the wall time of this line.
+	AtUnix float64 `json:"at_unix,omitempty"`
+	// Part counts the files of one process from 2; absent in the first.
+	Part int `json:"part,omitempty"`
 }
 
 // Admission is the mode and margin of the run.
@@ -162,11 +169,14 @@ type Row struct {
 	FinishReason *string `json:"finish_reason"`
 	// SLOMet is the router's own judgement: completed within both targets.
 	SLOMet bool `json:"slo_met"`
+	// TraceID names the request's trace; absent without one.
+	TraceID string `json:"trace_id,omitempty"`
 	// Decision is the last placement with all its candidates.
 	Decision json.RawMessage `json:"decision,omitempty"`
 }
 
-// Event is a line about the fleet. Fields are flattened beside event and at.
+// Event is a line about the fleet. Fields are flattened beside event and at. At and AtUnix
+// are left out when they are not a number.
 type Event struct {
 	Name   string
 	At     float64

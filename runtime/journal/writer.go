@@ -1,181 +1,183 @@
 package journal
 
 import (
-	"bufio"
 	"context"
-	"encoding/json"
 	"fmt"
 	"io"
-	"os"
-	"sync/atomic"
+	"math"
+	"sync"
+	"time"
 )
 
-// queueLen rows may wait for the disk; a row is a few kilobytes at most.
-const queueLen = 4096
-
-// Writer appends rows from its own goroutine. Its methods are safe for concurrent use
-// and never wait, but for Close.
+// Writer appends rows from its own goroutine. Its methods are safe for concurrent use. Put
+// and Event never wait; PutWait and Close do, within limits.
+//
+// While the file cannot be written, what is queued stays queued: the writer tries again,
+// ever less often, and goes on where the last whole line ended.
 type Writer struct {
-	run     string
-	queue   chan any
-	stop    chan struct{}
+	q       *queue
+	opt     Options
 	done    chan struct{}
-	closed  atomic.Bool
-	written atomic.Uint64
-	dropped atomic.Uint64
-	failed  atomic.Pointer[error]
+	abandon chan struct{} // closed when Close no longer waits
+	leave   sync.Once
+
+	mu     sync.Mutex
+	health Health
+	since  time.Time // of the failure
+	err    error     // of the failure
+	final  error     // of the end
 }
 
 // Open appends to the file at path, which it holds against every other writer until Close:
 // Take and Start in one.
-func Open(path, run string, meta Meta) (*Writer, error) {
+func Open(path, run string, meta Meta, o ...Options) (*Writer, error) {
 	h, err := Take(path)
 	if err != nil {
 		return nil, err
 	}
-	return h.Start(run, meta)
+	return h.Start(run, meta, o...)
 }
 
-func endTornLine(f *os.File) error {
-	st, err := f.Stat()
-	if err != nil || st.Size() == 0 {
-		return err
+// New writes to w, which Close closes. Such a journal is never rotated.
+func New(w io.WriteCloser, run string, meta Meta, o ...Options) *Writer {
+	f, ok := w.(file)
+	if !ok {
+		f = stream{w}
 	}
-	var last [1]byte
-	if _, err := f.ReadAt(last[:], st.Size()-1); err != nil {
-		return err
+	var opt Options
+	if len(o) > 0 {
+		opt = o[0]
 	}
-	if last[0] != '\n' {
-		_, err = f.Write([]byte{'\n'})
-	}
-	return err
+	return newWriter(&disk{f: f}, run, meta, opt)
 }
 
-// New writes to w, which Close closes.
-func New(w io.WriteCloser, run string, meta Meta) *Writer {
-	return newWriter(w, run, meta, queueLen)
-}
-
-func newWriter(w io.WriteCloser, run string, meta Meta, capacity int) *Writer {
-	meta.Schema, meta.Version = Schema, Version
-	j := &Writer{run: run, queue: make(chan any, capacity), stop: make(chan struct{}), done: make(chan struct{})}
-	go j.loop(w, meta)
+func newWriter(d *disk, run string, meta Meta, o Options) *Writer {
+	o = o.filled()
+	j := &Writer{q: newQueue(o), opt: o, done: make(chan struct{}), abandon: make(chan struct{})}
+	j.health.Capacity = o.Rows
+	d.began = o.now()
+	s := &scribe{j: j, d: d, enc: newEncoder(run), meta: meta}
+	go s.run()
 	return j
 }
 
-// Put queues a request's row; false when the queue is full and the row is lost.
-func (j *Writer) Put(r Row) bool {
-	r.Head = Head{Schema, Version, j.run}
-	return j.offer(r)
+// Put queues a request's row, which the caller changes no more; false when the queue is
+// full, or closed, and the row is lost.
+func (j *Writer) Put(r Row) bool { return j.PutWait(never, r) }
+
+// PutWait is Put, but in a lossless journal it waits for room until ctx ends.
+func (j *Writer) PutWait(ctx context.Context, r Row) bool {
+	it := item{row: r, size: sizeOf(&r)}
+	return j.q.put(ctx, &it)
 }
 
-// Event queues an event; false when it is lost.
+// eventSize is what an event counts for; few of them are ever queued.
+const eventSize = 1024
+
+// Event queues an event, whose fields the caller changes no more; false when it is lost.
 func (j *Writer) Event(e Event) bool {
-	line := map[string]any{"schema": Schema, "schema_version": Version, "run": j.run, "event": e.Name, "at": e.At, "at_unix": e.AtUnix}
-	for k, v := range e.Fields {
-		if _, taken := line[k]; !taken {
-			line[k] = v
-		}
-	}
-	return j.offer(line)
+	it := item{event: &e, size: eventSize}
+	return j.q.put(never, &it)
 }
 
-func (j *Writer) offer(v any) bool {
-	if j.closed.Load() {
-		j.dropped.Add(1)
-		return false
-	}
-	select {
-	case j.queue <- v:
-		return true
-	default:
-		j.dropped.Add(1)
-		return false
-	}
-}
+// Dropped is how many lines were lost: queue full or closed, not encodable, or given up at
+// the end.
+func (j *Writer) Dropped() uint64 { return j.q.losses() }
 
-// Dropped is how many rows were lost: queue full, not encodable, or after a write error.
-func (j *Writer) Dropped() uint64 { return j.dropped.Load() }
+// Written is how many lines reached the file, meta lines included.
+func (j *Writer) Written() uint64 { return j.Health().Written }
 
-// Written is how many lines reached the file, the meta line included.
-func (j *Writer) Written() uint64 { return j.written.Load() }
-
-// Err is the first write error; nil while all is well.
+// Err is why the file cannot be written at present; nil while all is well.
 func (j *Writer) Err() error {
-	if p := j.failed.Load(); p != nil {
-		return *p
-	}
-	return nil
+	j.mu.Lock()
+	defer j.mu.Unlock()
+	return j.err
 }
 
-// Close writes what is queued and closes the file. It waits until ctx ends.
-func (j *Writer) Close(ctx context.Context) error {
-	if !j.closed.Swap(true) {
-		close(j.stop)
+// Health tells how the writer does.
+func (j *Writer) Health() Health {
+	j.mu.Lock()
+	h := j.health
+	if j.err != nil {
+		h.Failing, h.Error = true, j.err.Error()
+		h.FailingS = j.opt.now().Sub(j.since).Seconds()
 	}
+	j.mu.Unlock()
+	j.q.mu.Lock()
+	defer j.q.mu.Unlock()
+	h.Dropped, h.Queued, h.Held, h.HighWater, h.Waiting = j.q.dropped, len(j.q.items)+j.q.taken, j.q.held, j.q.high, j.q.waiting
+	return h
+}
+
+// Close writes what is queued, syncs and closes the file. A file that cannot be written is
+// tried again until ctx ends, 10 s at most; what is lost then is an error.
+func (j *Writer) Close(ctx context.Context) error {
+	j.q.close()
+	limit := time.NewTimer(closeLimit)
+	defer limit.Stop()
 	select {
 	case <-j.done:
-		return j.Err()
+		return j.ended()
 	case <-ctx.Done():
-		return fmt.Errorf("close journal: %w", ctx.Err())
+	case <-limit.C:
+	}
+	j.leave.Do(func() { close(j.abandon) })
+	// The goroutine ends now, unless the file holds it in a write.
+	last := time.NewTimer(closeGrace)
+	defer last.Stop()
+	select {
+	case <-j.done:
+		return j.ended()
+	case <-last.C:
+		return fmt.Errorf("close journal: a write does not return: %w", context.DeadlineExceeded)
 	}
 }
 
-func (j *Writer) loop(w io.WriteCloser, meta Meta) {
-	defer close(j.done)
-	out := bufio.NewWriterSize(w, 1<<16)
-	defer func() {
-		j.note(out.Flush())
-		j.note(w.Close())
-	}()
-	j.line(out, map[string]Meta{"meta": meta})
-	told := uint64(0)
-	for open := true; open; {
-		select {
-		case v := <-j.queue:
-			j.line(out, v)
-		case <-j.stop:
-			open = false
-		}
-		for drained := false; !drained; {
-			select {
-			case v := <-j.queue:
-				j.line(out, v)
-			default:
-				drained = true
-			}
-		}
-		told = j.settle(out, told)
-	}
+const closeGrace = 200 * time.Millisecond
+
+func (j *Writer) ended() error {
+	j.mu.Lock()
+	defer j.mu.Unlock()
+	return j.final
 }
 
-// settle says how many rows were lost since the last time and flushes.
-func (j *Writer) settle(out *bufio.Writer, told uint64) uint64 {
-	lost := j.dropped.Load()
-	if lost != told {
-		j.line(out, map[string]any{"schema": Schema, "schema_version": Version, "run": j.run, "event": "journal_dropped", "rows": lost - told})
-	}
-	j.note(out.Flush())
-	return lost
-}
-
-func (j *Writer) line(out *bufio.Writer, v any) {
-	b, err := json.Marshal(v)
-	if err != nil || j.Err() != nil {
-		j.note(err)
-		j.dropped.Add(1)
-		return
-	}
-	_, err = out.Write(append(b, '\n'))
-	j.note(err)
-	if err == nil {
-		j.written.Add(1)
-	}
-}
-
-func (j *Writer) note(err error) {
+// note records one write's outcome and reports whether a failure just ended.
+func (j *Writer) note(lines int, n int, err error) (recovered bool, after float64, was error) {
+	j.mu.Lock()
+	defer j.mu.Unlock()
+	j.health.Written += uint64(lines)
+	j.health.Bytes += uint64(n)
 	if err != nil {
-		err = fmt.Errorf("write journal: %w", err)
-		j.failed.CompareAndSwap(nil, &err)
+		j.health.Errors++
+		if j.err == nil {
+			j.since = j.opt.now()
+		}
+		j.err = fmt.Errorf("write journal: %w", err)
+		return false, 0, nil
 	}
+	if j.err == nil {
+		return false, 0, nil
+	}
+	was, after = j.err, j.opt.now().Sub(j.since).Seconds()
+	j.err = nil
+	return true, after, was
+}
+
+func (j *Writer) rotated(done bool, err error) {
+	j.mu.Lock()
+	defer j.mu.Unlock()
+	if done {
+		j.health.Rotations++
+	}
+	if err != nil {
+		j.health.Errors++
+	}
+}
+
+// clock is the router's, or not a number.
+func (j *Writer) clock() float64 {
+	if j.opt.Clock == nil {
+		return math.NaN()
+	}
+	return j.opt.Clock()
 }

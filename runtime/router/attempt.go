@@ -32,7 +32,7 @@ func (q *request) attempt(n int) *failure {
 			return invalid("", "this fleet's engines serve split requests only, and this one cannot be split: %s", why)
 		}
 	}
-	l, f := q.place(n, !splittable)
+	l, f := q.tracedPlace(n, !splittable)
 	if f != nil {
 		return f
 	}
@@ -46,7 +46,7 @@ func (q *request) attempt(n int) *failure {
 	defer cancel(errFinished)
 	if l.p == l.d {
 		defer l.d.tie(cancel)()
-		return q.decodeLeg(ctx, l, n, body, engine.Handoff{}, splittable || q.r.dialect.Concurrent() && q.call.choices == 1)
+		return q.tracedDecode(ctx, l, n, body, engine.Handoff{}, splittable || q.r.dialect.Concurrent() && q.call.choices == 1)
 	}
 	// The producer matters until its KV has been read.
 	q.untie = l.p.tie(cancel)
@@ -55,11 +55,11 @@ func (q *request) attempt(n int) *failure {
 	if q.r.dialect.Concurrent() {
 		return q.pairedLegs(ctx, l, n, body)
 	}
-	h, f := q.prefillLeg(ctx, l, n, body)
+	h, f := q.tracedPrefill(ctx, l, n, body)
 	if f != nil {
 		return f
 	}
-	return q.decodeLeg(ctx, l, n, body, h, true)
+	return q.tracedDecode(ctx, l, n, body, h, true)
 }
 
 // prefillLeg runs leg 1 and returns its checked handoff.
@@ -114,6 +114,7 @@ func (q *request) handoff(l *claim, raw []byte) (engine.Handoff, *failure) {
 	}
 	want := engine.Expect{PromptTokens: u.PromptTokens, BlockSize: l.blockSize}
 	if err := q.r.dialect.Check(h, want); err != nil {
+		q.r.metrics.handoffRefused(l.p.id)
 		q.r.own.do(func() {
 			q.r.own.event("handoff_refused", q.r.own.now(), map[string]any{"iid": l.p.id, "rid": q.row.RID, "why": err.Error()})
 		})

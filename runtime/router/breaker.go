@@ -140,7 +140,7 @@ func (r *Router) interrogate(n *node, kind string) {
 			r.own.unhold(n, endVerification)
 		}
 		r.own.n.probes[[3]string{n.id, kind, outcome}]++
-		r.own.event("engine_probe", r.own.now(), map[string]any{"iid": n.id, "kind": kind, "outcome": outcome})
+		r.own.event("engine_probe", r.own.now(), probeFields(n, kind, outcome))
 	})
 }
 

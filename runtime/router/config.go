@@ -16,6 +16,7 @@ import (
 	"github.com/narwhal-fleet/narwhal/runtime/engine"
 	"github.com/narwhal-fleet/narwhal/runtime/engine/sglang"
 	"github.com/narwhal-fleet/narwhal/runtime/engine/vllm"
+	"github.com/narwhal-fleet/narwhal/runtime/journal"
 	"github.com/narwhal-fleet/narwhal/runtime/model"
 	"github.com/narwhal-fleet/narwhal/runtime/profile"
 )
@@ -29,7 +30,9 @@ type Config struct {
 	Listen string
 	// JournalPath is appended to; "" keeps no journal.
 	JournalPath string
-	Logger      *slog.Logger // nil discards
+	Journal     journal.Options // bounds, rotation and loss; its clock is the router's
+	Tracer      Tracer          // nil = no traces
+	Logger      *slog.Logger    // nil discards
 	// Verify judges a live engine before it may serve, at start and at readmission.
 	// Nil compares the profile's generation with the identity digest of the process,
 	// which is the binding of a fleet without an engine contract.

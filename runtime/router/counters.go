@@ -29,6 +29,8 @@ type counters struct {
 	belowFloorTotal                    float64
 	strayHandoffs                      int
 	stageFailures                      map[string]int
+	stageRuns                          map[string]int // failures in a row
+	stageAt                            map[string]*float64
 	holdStarts                         map[[2]string]int
 	holdEnds                           map[[3]string]int
 	alarms                             map[[2]string]int
@@ -36,6 +38,11 @@ type counters struct {
 	drain                              drainRate
 	inputSum                           float64
 	inputCount                         int
+
+	// Histories behind demand_history and attainment: of terminal rows, by arrival.
+	unsizedOffers, arrivals, expected, observed, residency window
+	outcomes                                               window         // by end
+	known                                                  map[string]any // beside the last decision
 }
 
 var (
@@ -55,8 +62,10 @@ func zeroed(reasons []model.Reason) map[model.Reason]int {
 }
 
 func newCounters() counters {
-	return counters{failed: zeroed(failedReasons), rejected: zeroed(rejectedReasons), expired: zeroed(expiredReasons), refused: zeroed(refusedReasons),
+	return counters{unsizedOffers: window{name: "unsized"}, arrivals: window{name: "arrivals"}, expected: window{name: "expected_decode"},
+		observed: window{name: "observed_decode"}, residency: window{name: "residency"}, failed: zeroed(failedReasons), rejected: zeroed(rejectedReasons), expired: zeroed(expiredReasons), refused: zeroed(refusedReasons),
 		attemptFailures: map[[2]string]int{}, stripped: map[string]int{}, alarms: map[[2]string]int{}, stageFailures: map[string]int{},
+		stageRuns: map[string]int{}, stageAt: map[string]*float64{},
 		holdStarts: map[[2]string]int{}, holdEnds: map[[3]string]int{}, ejections: map[[2]string]int{}, readmissions: map[[2]string]int{}, probes: map[[3]string]int{}}
 }
 
@@ -95,12 +104,35 @@ func (n *counters) finish(r *journal.Row) {
 	case journal.Cancelled:
 		n.cancelled++
 	}
-	if !r.InputSized {
-		n.unsized++
-	}
+	n.remember(r)
 	if r.Observed != nil {
 		n.tokens += *r.Observed
 	}
 	n.prefillSeconds += r.Upstream.Prefill
 	n.decodeSeconds += r.Upstream.Decode
+}
+
+// remember puts a terminal row into the histories.
+func (n *counters) remember(r *journal.Row) {
+	if !r.InputSized {
+		n.unsized++
+		n.unsizedOffers.add(r.Arrived)
+	} else {
+		n.arrivals.add(r.Arrived)
+		n.expected.add(r.Arrived)
+	}
+	if r.Terminal == journal.Completed && r.OutputLen != nil {
+		n.observed.add(r.Arrived)
+	}
+	switch r.Terminal {
+	case journal.Cancelled, journal.Rejected, journal.Invalid:
+	default:
+		n.outcomes.add(r.Arrived + r.Duration)
+	}
+}
+
+// demand lists the histories of demand in the contract's order. That of residency stays
+// empty: the controller reads what is resident from its snapshot.
+func (n *counters) demand() []*window {
+	return []*window{&n.unsizedOffers, &n.arrivals, &n.expected, &n.observed, &n.residency}
 }

@@ -154,7 +154,7 @@ func benchRelay(addrs []string) {
 	go func() {
 		_ = http.Serve(l, http.HandlerFunc(func(w http.ResponseWriter, q *http.Request) {
 			if err := serve(w, q); err != nil {
-				http.Error(w, err.Error(), 502)
+				http.Error(w, err.Error(), http.StatusBadGateway)
 			}
 		}))
 	}()

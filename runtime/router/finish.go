@@ -2,7 +2,6 @@ package router
 
 import (
 	"context"
-	"encoding/json"
 
 	"github.com/narwhal-fleet/narwhal/runtime/control"
 	"github.com/narwhal-fleet/narwhal/runtime/engine"
@@ -43,11 +42,8 @@ func (q *request) end(f *failure) {
 				o.ctl, _ = control.Step(o.ctl, control.Outcome{Input: row.InputLen, Wanted: row.WantedLen, Output: *row.OutputLen})
 			}
 		}
-		if o.journal != nil {
-			o.journal.Put(*row)
-		}
 	})
-	q.r.metrics.observe(row)
+	q.finished()
 }
 
 func (q *request) fail(f *failure) {
@@ -104,18 +100,4 @@ func (q *request) answer(f *failure) {
 		return
 	}
 	writeBody(q.w, f.status, f.body())
-}
-
-// asFields flattens a value into event fields.
-func asFields(v any) map[string]any {
-	b, err := json.Marshal(v)
-	if err != nil {
-		return nil
-	}
-	var m map[string]any
-	if json.Unmarshal(b, &m) != nil {
-		return nil
-	}
-	delete(m, "at")
-	return m
 }

@@ -169,6 +169,7 @@ func (p *published) term() (epoch int64, holder string) {
 
 // degrade counts a monitoring pass; failed names the first stage that broke, "" for none.
 func (o *owner) degrade(failed string) {
+	o.failedStage(failed)
 	if failed == "" {
 		o.badPasses = 0
 		if o.degraded != "" {
@@ -204,16 +205,4 @@ func (o *owner) stage(name string, failed *string, f func()) {
 		}
 	}()
 	f()
-}
-
-// haDoc is the member ha of the live state.
-func (o *owner) haDoc() object {
-	p := o.view.Load()
-	epoch, holder := p.term()
-	return object{"ready": p.reason() == "", "standby": p.waits, "epoch": epoch, "holder": holder, "blocked": p.fenced}
-}
-
-func (o *owner) leaseEpoch() int64 {
-	epoch, _ := o.view.Load().term()
-	return epoch
 }

@@ -49,18 +49,18 @@ type lifecycleWave struct {
 }
 
 type lifecycleState struct {
-	State    string         `json:"state"`
-	Draining bool           `json:"draining"`
-	Accepts  bool           `json:"accepts_new"`
-	Ready    bool           `json:"ready_to_stop"`
-	Resident map[string]int `json:"resident"`
-	Deadline *float64       `json:"deadline_at"`
-	Restart  bool           `json:"restart_required"`
-	Wave     string         `json:"wave_id"`
-	Old      *float64       `json:"old_process_start"`
-	New      *float64       `json:"new_process_start"`
-	Checks   []string       `json:"checks"`
-	Error    string         `json:"error"`
+	State    string      `json:"state"`
+	Draining bool        `json:"draining"`
+	Accepts  bool        `json:"accepts_new"`
+	Ready    bool        `json:"ready_to_stop"`
+	Resident phases[int] `json:"resident"`
+	Deadline *float64    `json:"deadline_at"`
+	Restart  bool        `json:"restart_required"`
+	Wave     string      `json:"wave_id"`
+	Old      *float64    `json:"old_process_start"`
+	New      *float64    `json:"new_process_start"`
+	Checks   []string    `json:"checks"`
+	Error    string      `json:"error"`
 }
 
 func (n *node) resident() (prefill, decode int) { return len(n.prefilling), len(n.decoding) }
@@ -109,12 +109,10 @@ func (o *owner) settleDrain(n *node, now float64) {
 }
 
 func (o *owner) lifecycleEvent(n *node, action string) {
-	f := map[string]any{"action": action}
+	f := o.lifecycleFields(n, action)
 	if n != nil {
 		p, d := n.resident()
 		f["iid"], f["resident"] = n.id, map[string]int{"prefill": p, "decode": d}
-	} else {
-		f["wave_id"] = o.wave
 	}
 	wall := o.unix(o.now())
 	o.rememberLifecycle(wall, f)
@@ -222,6 +220,9 @@ func (o *owner) drainOne(engines []string, limit float64) string {
 	n.draining, n.state, n.fault, n.deadline = true, stateDraining, "", o.now()+limit
 	o.publish()
 	o.lifecycleEvent(n, "drain_started")
+	if n.known {
+		o.lifecycleEvent(n, "process_recorded")
+	}
 	o.settleDrain(n, o.now())
 	return ""
 }
@@ -314,6 +315,8 @@ func (r *Router) readmitOne(ctx context.Context, engines []string) (problem stri
 			problem = fmt.Sprintf("unknown engine %q", engines[0])
 		} else if !n.draining {
 			problem = "engine is not held"
+		} else {
+			r.own.lifecycleEvent(n, "validation_started")
 		}
 	})
 	if problem != "" {

@@ -29,7 +29,7 @@ func TestMetricsAgreeWithTheState(t *testing.T) {
 	}
 	for _, want := range []string{
 		`narwhal_contract_info{contract="metrics",version="2"} 1`, "narwhal_offered_total 4", "narwhal_served_total 3", "narwhal_slo_met_total 3", "narwhal_invalid_requests_total 1",
-		`narwhal_failed_total{reason="no_engine"} 0`, `narwhal_refused_total{cause="decode"} 0`, `narwhal_instance_role{iid="p0",role="prefill"} 1`,
+		`narwhal_failed_total{reason="no_engine"} 0`, `narwhal_refused_total{cause="slot_wait"} 0`, `narwhal_instance_role{iid="p0",role="prefill"} 1`,
 		`narwhal_flips_total{by="reactive",to="prefill"} 0`, `narwhal_ttft_seconds_count{slo="2"} 3`, `narwhal_ttft_seconds_bucket{slo="2",le="0.05"}`, `narwhal_slo_seconds{metric="tpot",slo="0.1"} 0.1`,
 		"narwhal_router_ready 1", "narwhal_decode_tokens_observed_total 12", `narwhal_resident_requests{iid="d0",phase="decode"} 0`,
 	} {
@@ -39,5 +39,18 @@ func TestMetricsAgreeWithTheState(t *testing.T) {
 	}
 	if t.Failed() {
 		t.Log(string(raw))
+	}
+}
+
+// BenchmarkScrape measures one plain scrape of a fleet of 16 engines.
+func BenchmarkScrape(b *testing.B) {
+	r := offline(b, 8, 8)
+	q, err := http.NewRequest(http.MethodGet, "/metrics", nil)
+	if err != nil {
+		b.Fatal(err)
+	}
+	b.ReportAllocs()
+	for b.Loop() {
+		r.metrics.serve(sink{http.Header{}}, q)
 	}
 }

@@ -101,6 +101,7 @@ func (o *owner) relabel(n *node, m control.Move, now float64) {
 	}
 	n.drains = append(n.drains, f)
 	o.set.Logger.Info("role moved", "engine", n.id, "from", string(from), "to", f.To, "by", m.By, "rule", m.Rule)
+	o.floorRestored(m, now)
 	o.event("role_moved", now, map[string]any{"iid": n.id, "from": string(from), "to": f.To, "by": m.By, "rule": m.Rule,
 		"prefill_inflight": f.Prefill, "decode_inflight": f.Decode})
 }
@@ -124,6 +125,7 @@ func (n *node) closeDrains(now float64) {
 
 func (o *owner) record(d control.Decision) {
 	o.last = &d
+	o.noteDecision(d.At)
 	o.decisions[d.By+":"+d.Result]++
 	if d.Result == control.Blocked {
 		to := "prefill"
@@ -137,7 +139,7 @@ func (o *owner) record(d control.Decision) {
 		}
 	}
 	if o.journal != nil {
-		o.event("controller_decision", d.At, asFields(d))
+		o.event("controller_decision", d.At, o.decisionFields(d))
 	}
 }
 

@@ -89,7 +89,7 @@ func newNode(e fleet.Engine, row profile.Row, set *settings) (*node, error) {
 		return &http.Transport{DialContext: dial, DisableCompression: true, MaxConnsPerHost: n, MaxIdleConnsPerHost: max(1, n/2),
 			MaxIdleConns: max(1, n/2), IdleConnTimeout: 4 * time.Second, TLSHandshakeTimeout: dur(set.Fleet.Engine.ConnectTimeoutS)}
 	}
-	opt := engine.Options{Key: set.key, MaxAnswer: set.Fleet.Serving.MaxResponseBytes, Transport: pool(max(1, set.limit)),
+	opt := engine.Options{Key: set.key, MaxAnswer: set.Fleet.Serving.MaxResponseBytes, Carry: set.carry(), Transport: pool(max(1, set.limit)),
 		Direct: &wire.Options{MaxConns: max(1, set.limit), PoolTimeout: dur(set.Fleet.Engine.PoolTimeoutS), Connect: dur(set.Fleet.Engine.ConnectTimeoutS)}}
 	data, err := engine.NewClient(e.URL, opt)
 	if err != nil {

@@ -67,7 +67,7 @@ func (r *Router) completions(chat bool) http.HandlerFunc {
 			q.row.ClientRID = ptr(engine.Printable(id, 256))
 		}
 		w.Header().Set("X-Request-Id", q.row.RID)
-		ctx, cancel := context.WithCancelCause(hr.Context())
+		ctx, cancel := context.WithCancelCause(q.begin(hr))
 		stop := context.AfterFunc(r.life, func() { cancel(errShutdown) })
 		deadline := time.AfterFunc(r.set.requestTimeout, func() { cancel(errDeadline) })
 		q.ctx = ctx
@@ -201,6 +201,7 @@ func gone(err error) bool {
 // size counts the prompt, exactly where an engine can.
 func (q *request) size() *failure {
 	set := q.r.set
+	defer q.r.metrics.sizing.since(time.Now())
 	q.input = q.call.estimate(set.Fleet.Engine.CharsPerToken)
 	q.longest = q.call.longest
 	if set.Fleet.Engine.Tokenize {
@@ -414,7 +415,7 @@ func (q *request) place(attempt int, unsplit bool) (*claim, *failure) {
 	if o.journal != nil {
 		q.row.Decision, _ = json.Marshal(d)
 	}
-	q.row.Price = &journal.Price{Attempt: attempt, Backlog: d.Parts.Queue, Own: d.Own, Elapsed: d.Elapsed, Handoff: d.Parts.Handoff, Price: d.Price}
+	q.priced(attempt, d)
 	if l := q.claim; l != nil {
 		q.row.Prefill, q.row.Decode, q.row.Crossed = ptr(d.Prefill), ptr(d.Decode), d.Split()
 		return l, nil

@@ -125,7 +125,7 @@ func (r *Router) open() (net.Listener, error) {
 		return nil, err
 	}
 	r.own.journal, err = hold.Start(r.own.run, journal.Meta{Package: "narwhal", Release: r.set.Release, TokenAccounting: journal.AccountUsage,
-		Admission: journal.Admission{Mode: r.mode(), Margin: r.set.Fleet.Serving.AdmissionMargin}, Params: r.set.params})
+		Admission: journal.Admission{Mode: r.mode(), Margin: r.set.Fleet.Serving.AdmissionMargin}, Params: r.set.params}, r.journalOptions())
 	if err != nil {
 		return nil, errors.Join(err, l.Close())
 	}
