@@ -193,7 +193,11 @@ func (q *request) decodeLeg(ctx context.Context, l *claim, n int, body splice.Ob
 	if !streamed && !q.call.stream {
 		return q.whole(ctx, l, leg, id)
 	}
-	return q.follow(ctx, l, leg, id, !h.Empty())
+	f := q.follow(ctx, l, leg, id, !h.Empty())
+	if f != nil && (f.reason == model.ReasonUnreach || f.reason == model.ReasonPool) {
+		l.sent.Store(false) // nobody has the handoff: its blocks wait for the lease
+	}
+	return f
 }
 
 // whole serves a request that can neither be split nor put together from a stream.

@@ -2,6 +2,7 @@ package router
 
 import (
 	"context"
+	"time"
 
 	"github.com/narwhal-fleet/narwhal/runtime/control"
 	"github.com/narwhal-fleet/narwhal/runtime/engine"
@@ -33,6 +34,10 @@ func (q *request) end(f *failure) {
 		}
 		if q.handoffDelay > 0 && q.claim != nil {
 			o.learnHandoff(q.handoffDelay, q.claim)
+		}
+		if q.credit { // for a retry that was never sent
+			o.credits++
+			o.n.creditsSpent--
 		}
 		q.release(o)
 		o.n.finish(row)
@@ -78,6 +83,8 @@ func (q *request) fail(f *failure) {
 		row.ErrorType, row.ErrorCode = ptr(phaseDecode), ptr(map[bool]string{true: journal.Expired, false: journal.Failed}[f.terminal == journal.Expired])
 		if !q.buffered() {
 			q.out.lock()
+			// The request's own deadline may be what ended it: the last event gets a moment more.
+			_ = q.out.SetWriteDeadline(time.Now().Add(lastEvent))
 			_ = q.out.send(q.w, f.event())
 			q.out.unlock()
 		}
@@ -86,6 +93,9 @@ func (q *request) fail(f *failure) {
 	row.Status, row.ErrorType, row.ErrorCode = ptr(f.status), ptr(f.typ), f.code
 	q.answer(f)
 }
+
+// lastEvent is how long a client may take for the event that ends its stream.
+const lastEvent = time.Second
 
 func (q *request) buffered() bool { return q.call != nil && !q.call.stream }
 

@@ -90,7 +90,7 @@ func (r *Router) handoffDoc(w http.ResponseWriter, _ *http.Request) {
 // Apply restores another router's document: roles of engines without a pin, ejections,
 // suspicions, counters and orders. On error nothing has changed.
 func (r *Router) Apply(_ context.Context, d standby.Document) error {
-	if err := d.Fits(ids(r.own.nodes), r.set.Fleet.Recovery.EngineRestartPolicy); err != nil {
+	if err := d.Fits(engineIDs(r.own.nodes), r.set.Fleet.Recovery.EngineRestartPolicy); err != nil {
 		return err
 	}
 	if d.Model != r.set.Fleet.Model {
@@ -102,7 +102,7 @@ func (r *Router) Apply(_ context.Context, d standby.Document) error {
 	return nil
 }
 
-func ids(nodes []*node) (list []string) {
+func engineIDs(nodes []*node) (list []string) {
 	for _, n := range nodes {
 		list = append(list, n.id)
 	}

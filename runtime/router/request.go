@@ -37,6 +37,7 @@ type request struct {
 	seated       bool
 	claim        *claim  // of the attempt in progress; end or the next attempt releases it
 	untie        func()  // from the producer's end
+	credit       bool    // a retry credit is reserved and not used yet
 	sized        bool    // the controller knows of the arrival
 	longest      int     // exact length of the prompt, or of the longest of several; 0 = unknown
 	answered     bool    // the decode engine gave a whole answer
@@ -189,6 +190,10 @@ func (q *request) read() ([]byte, *failure) {
 // tooLarge also ends the connection: the rest of the body is not waited for.
 func (q *request) tooLarge() *failure {
 	q.w.Header().Set("Connection", "close")
+	if q.http.Header.Get("Expect") == "" {
+		// So that the server reads on a little before it closes: a reset would overtake the answer.
+		_, _ = http.MaxBytesReader(q.w, q.http.Body, 0).Read(make([]byte, 1))
+	}
 	return &failure{status: 413, typ: "request_too_large", message: "request body exceeds max_request_bytes", terminal: journal.Invalid}
 }
 
@@ -347,7 +352,10 @@ func (q *request) mayRetry(f *failure, attempt int) (time.Duration, string) {
 		return 0, noTime
 	}
 	granted := false
-	q.r.own.do(func() { granted = q.r.own.credit(f) })
+	q.r.own.do(func() {
+		granted = q.r.own.credit(f)
+		q.credit = granted && !f.gone
+	})
 	if !granted {
 		return 0, noSharedBudget
 	}
@@ -403,8 +411,11 @@ func (q *request) place(attempt int, unsplit bool) (*claim, *failure) {
 			return
 		}
 		r := model.Request{ID: q.row.RID, Arrived: q.row.Arrived, Input: q.input, Expected: q.expect, Unsplit: unsplit, AvoidPrefill: q.badP, AvoidDecode: q.badD}
-		if d, q.claim = o.place(r, attempt == 1, o.now()); q.claim != nil && d.Split() {
-			o.n.prefillAttempts++
+		if d, q.claim = o.place(r, attempt == 1, o.now()); q.claim != nil {
+			q.credit = false
+			if d.Split() {
+				o.n.prefillAttempts++
+			}
 		}
 	}) {
 		return nil, ended(errShutdown)

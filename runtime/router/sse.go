@@ -176,7 +176,7 @@ func classify(payload []byte, deep bool) (kind, *chunk) {
 		return kindOther, nil
 	case string(bytes.TrimSpace(payload)) == "[DONE]":
 		return kindDone, nil
-	case !deep && !telling(payload):
+	case !deep && payload[0] == '{' && !telling(payload):
 		return kindToken, nil
 	}
 	c, ok := readChunk(payload)
