@@ -134,8 +134,11 @@ type Router struct {
 	Listen  string   `json:"listen"` // address:port on the host
 	Standby *Standby `json:"standby,omitempty"`
 	// Tunnel is the local end, "" = 127.0.0.1 with a free port.
-	Tunnel string   `json:"tunnel"`
-	Within Duration `json:"ready_within"`
+	Tunnel  string        `json:"tunnel"`
+	Within  Duration      `json:"ready_within"`
+	HTTP    RouterHTTP    `json:"http"`
+	Lease   RouterLease   `json:"lease"`
+	Journal RouterJournal `json:"journal"`
 }
 
 // Standby places a warm standby.

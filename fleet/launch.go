@@ -190,7 +190,10 @@ func (f Fleet) SecretRefs() []SecretRef {
 		set["env:"+name] = true
 	}
 	if d := f.Deploy; d != nil {
-		set[string(d.Sign.Passphrase)] = true
+		set[string(d.Sign.Passphrase)], set[string(d.Router.HTTP.ControlToken)] = true, true
+		if e := d.Router.Lease.Etcd; e != nil {
+			set[string(e.Password)] = true
+		}
 		for _, l := range d.Launch {
 			for _, ref := range l.Secrets {
 				set[string(ref)] = true

@@ -16,8 +16,9 @@ func TestSecretRefs(t *testing.T) {
 		Hosts:  map[string]Host{"a": {Password: "env:PW"}, "b": {Password: "env:PW", Passphrase: "file:pp"}},
 		Launch: map[string]Launch{"x": {Secrets: map[string]SecretRef{"HF_TOKEN": "env:HF_TOKEN"}}},
 		Sign:   Sign{Passphrase: "env:SIGN"},
+		Router: Router{HTTP: RouterHTTP{ControlToken: "env:CONTROL"}, Lease: RouterLease{Etcd: &Etcd{Password: "file:etcd"}}},
 	}
-	want := []SecretRef{"env:ENGINE_KEY", "env:HF_TOKEN", "env:PW", "env:SIGN", "file:pp"}
+	want := []SecretRef{"env:CONTROL", "env:ENGINE_KEY", "env:HF_TOKEN", "env:PW", "env:SIGN", "file:etcd", "file:pp"}
 	if got := f.SecretRefs(); !slices.Equal(got, want) {
 		t.Errorf("got %v, want %v", got, want)
 	}

@@ -66,7 +66,8 @@ var oddValues = []node{
 // explain finds a fault exactly where CUE refuses: whatever value of a document is
 // replaced, dropped or renamed.
 func TestExplainAgreesWithCUE(t *testing.T) {
-	seeds := []string{"testdata/fleets/valid/every-key-set.json", "testdata/fleets/valid/shared-gpu-pair.json", "testdata/deploy/valid/process.yaml", "testdata/deploy/valid/two-simulated.yaml"}
+	seeds := []string{"testdata/fleets/valid/every-key-set.json", "testdata/fleets/valid/shared-gpu-pair.json", "testdata/deploy/valid/process.yaml", "testdata/deploy/valid/two-simulated.yaml",
+		"testdata/deploy/valid/router-etcd.yaml"}
 	rapid.Check(t, func(r *rapid.T) {
 		n := parsed(t, rapid.SampledFrom(seeds).Draw(r, "seed"))
 		var did []string

@@ -35,6 +35,7 @@ func (c checker) deploy() {
 	}
 	c.places(d)
 	c.routers(d)
+	c.router(d.Router)
 	c.jumps(d)
 	for _, id := range slices.Sorted(maps.Keys(d.Hosts)) {
 		c.host(id, d.Hosts[id])

@@ -30,6 +30,9 @@ var phrases = map[string]string{
 	"#Count":    "a whole number, at least 1",
 	"#Above0":   "a number above 0",
 	"#AtLeast0": "a number, at least 0",
+
+	"#Endpoint":  `an address "http://HOST:PORT" or "https://HOST:PORT"`,
+	"#KeyPrefix": "a prefix of keys that begins with / and holds letters, digits, dots, dashes, underscores and /",
 }
 
 var words = map[string]string{

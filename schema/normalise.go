@@ -21,11 +21,12 @@ var oldContractNames = map[string]string{
 
 // nullSections may be null, which means absent.
 var nullSections = map[string][]string{
-	"":           {"controller", "serving", "engine", "recovery", "profiles", "hardware", "engine_contract", "deploy"},
-	"controller": {"thresholds", "reactive"},
-	"recovery":   {"health"},
-	"engines[]":  {"shared_device"},
-	"deploy":     {"defaults", "engines", "launch", "release", "fabric", "profile", "trial", "policy", "sign", "limits"},
+	"":              {"controller", "serving", "engine", "recovery", "profiles", "hardware", "engine_contract", "deploy"},
+	"controller":    {"thresholds", "reactive"},
+	"recovery":      {"health"},
+	"engines[]":     {"shared_device"},
+	"deploy":        {"defaults", "engines", "launch", "release", "fabric", "profile", "trial", "policy", "sign", "limits"},
+	"deploy.router": {"http", "lease", "journal"},
 }
 
 func (z normaliser) document(n *node) {
@@ -41,11 +42,15 @@ func (z normaliser) document(n *node) {
 	z.contract(n.get("engine_contract"))
 }
 
-func section(n *node, name string) *node {
-	if name == "" {
+// section follows a dotted path; "" is the document itself.
+func section(n *node, path string) *node {
+	if path == "" {
 		return n
 	}
-	return n.get(name)
+	for _, name := range strings.Split(path, ".") {
+		n = n.get(name)
+	}
+	return n
 }
 
 // strip removes members whose name begins with an underscore.

@@ -21,6 +21,9 @@ func partial(rep *report, n *node) {
 		c.launchSecrets(name, d.Launch[name])
 	}
 	c.secret(deployPath("sign", "passphrase"), fleet.SecretRef(textOf(deploy.get("sign").get("passphrase"))))
+	r := deploy.get("router")
+	c.secret(deployPath("router", "http", "control_token"), fleet.SecretRef(textOf(r.get("http").get("control_token"))))
+	c.secret(deployPath("router", "lease", "etcd", "password"), fleet.SecretRef(textOf(r.get("lease").get("etcd").get("password"))))
 	c.namedParts(deploy, d, enginesOf(n.get("engines")))
 }
 

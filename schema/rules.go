@@ -104,6 +104,13 @@ var Rules = []Rule{
 	{"root-too-wide", Error, "The folder that narwhal owns on a host is not one of the system's."},
 	{"secret-literal", Error, "Secrets are references, env:NAME or file:PATH, and never literal; nor do a launch's variables and command hold one."},
 	{"profile-points", Error, "The points of a measurement differ from each other."},
+	{"router-timeouts", Error, "The router's time limits for headers and idle connections are above zero; a keepalive is off or at least 100ms."},
+	{"lease-store", Error, "A lease is in a file or in etcd, not in both."},
+	{"lease-times", Error, "A lease is renewed, and its ttl is above the renewal interval and the margin together."},
+	{"lease-seconds", Error, "With etcd, the ttl of a lease is whole seconds."},
+	{"etcd-endpoints", Error, "Endpoints of etcd have a port and differ from each other."},
+	{"etcd-credentials", Error, "A user has a password, a client certificate its key, and certificates go with https."},
+	{"etcd-clear", Warning, "A password goes to etcd over https only."},
 	{"standby-host", Warning, "The standby runs on another host than the router."},
 }
 

@@ -147,10 +147,12 @@ func secretPlace(p trail) bool {
 		switch s.name {
 		case "passphrase", "password", "secrets", "engine_api_key_env":
 			return true
+		case "control_token", "tenants", "ca", "cert":
+			return i >= 3 && p[0].name == "deploy" && p[1].name == "router"
 		case "identity", "known_hosts", "host_keys", "env", "argv":
 			return i >= 2 && p[0].name == "deploy"
 		case "key", "trust":
-			return i == 2 && p[0].name == "deploy" && p[1].name == "sign"
+			return p[0].name == "deploy" && (i == 2 && p[1].name == "sign" || i == 4 && p[1].name == "router")
 		}
 	}
 	return false

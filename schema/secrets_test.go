@@ -11,6 +11,7 @@ import (
 
 	"github.com/google/go-cmp/cmp"
 
+	"github.com/narwhal-fleet/narwhal/fleet"
 	"github.com/narwhal-fleet/narwhal/internal/problem"
 )
 
@@ -62,6 +63,46 @@ func TestSecretValuesAreNeverShown(t *testing.T) {
 		if err == nil || strings.Contains(string(b), planted) {
 			t.Errorf("CUE with %s: the secret is repeated: %s", name, b)
 		}
+	}
+}
+
+// The router's secrets are checked also where the rest of the section has a wrong shape.
+func TestRouterSecretsAreCheckedInAnyShape(t *testing.T) {
+	b, err := os.ReadFile("testdata/deploy/valid/router-etcd.yaml")
+	if err != nil {
+		t.Fatal(err)
+	}
+	text := strings.NewReplacer(`"env:NARWHAL_CONTROL"`, planted, `"file:etcd.pw"`, planted, "keep: 3", "keep: x").Replace(string(b))
+	_, err = Load(context.Background(), []Source{{"x.yaml", []byte(text)}}, Options{})
+	var got []string
+	for _, p := range problem.All(err) {
+		got = append(got, p.Rule+" "+p.Field)
+		if strings.Contains(p.Message+p.Got+p.Hint, planted) {
+			t.Errorf("the secret is repeated: %s", p.Message)
+		}
+	}
+	want := []string{"secret-literal deploy.router.http.control_token", "secret-literal deploy.router.lease.etcd.password", "type deploy.router.journal.keep"}
+	if diff := cmp.Diff(want, got); diff != "" {
+		t.Error(diff)
+	}
+}
+
+// Router options that are left out, or null, have their defaults.
+func TestRouterDefaults(t *testing.T) {
+	doc, ps := load(Options{}, "x.yaml", process(t, "router: {host: alpha-1", "router: {lease: null, http: {keepalive: 15s}, host: alpha-1"))
+	if ps != nil {
+		t.Fatal(fields(ps))
+	}
+	r := doc.Fleet.Deploy.Router
+	if diff := cmp.Diff(fleet.RouterHTTP{MaxHeaderBytes: 65536, HeaderTimeout: fleet.Duration(10 * time.Second), IdleTimeout: fleet.Duration(2 * time.Minute),
+		Keepalive: fleet.Duration(15 * time.Second)}, r.HTTP); diff != "" {
+		t.Error(diff)
+	}
+	if diff := cmp.Diff(fleet.RouterLease{TTL: fleet.Duration(5 * time.Second), Renew: fleet.Duration(time.Second), Margin: fleet.Duration(time.Second)}, r.Lease); diff != "" || r.Lease.On() {
+		t.Error(diff)
+	}
+	if diff := cmp.Diff(fleet.RouterJournal{Keep: 8}, r.Journal); diff != "" {
+		t.Error(diff)
 	}
 }
 

@@ -35,7 +35,8 @@ var arrows = map[string][]string{
 	"runtime/control":   {"runtime/model", "runtime/sched", "runtime/profile"},
 	"runtime/engine":    {"fleet"},
 	"runtime/router": {"fleet", "runtime/engine", "runtime/model", "runtime/profile", "runtime/sched", "runtime/control", "runtime/journal",
-		"runtime/router/lease", "runtime/router/standby"},
+		"runtime/router/lease", "runtime/router/standby", "runtime/router/tenant"},
+	"runtime/router/tenant":  {"fleet"},
 	"runtime/router/lease":   {"fleet"},
 	"runtime/router/standby": {"runtime/router/lease"},
 	"runtime/journal":        {"runtime/model", "runtime/profile"},
@@ -55,6 +56,7 @@ var sole = map[string]string{
 	"github.com/skeema/knownhosts": "fleet/remote",
 	"github.com/kevinburke/":       "fleet/remote",
 	"go.etcd.io/":                  "runtime/router/lease",
+	"go.opentelemetry.io/":         "cmd/narwhal",
 }
 
 func TestArrows(t *testing.T) {
