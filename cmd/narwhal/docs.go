@@ -26,6 +26,7 @@ var environment = []docgen.Variable{
 	{Name: "NARWHAL_LOOPBACK", Where: "processes of a sandbox", Says: "set by sandbox hosts to find what their commands left running"},
 	{Name: "NARWHAL_REQUIRE_SSHD", Where: "the project's tests", Says: "1 makes a missing sshd a failure instead of a skip"},
 	{Name: "NARWHAL_REQUIRE_NETNS", Where: "the project's tests", Says: "1 makes missing network namespaces a failure instead of a skip"},
+	{Name: "NARWHAL_REQUIRE_ETCD", Where: "the project's tests", Says: "1 makes a missing etcd server a failure instead of a skip"},
 }
 
 // generatedPages are the pages of docs/ that come from code.

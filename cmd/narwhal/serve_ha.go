@@ -35,6 +35,9 @@ type haFlags struct {
 	ca, cert, private     string
 	keepAlive, lame, head float64
 	goOn                  bool
+	tenants, control      string
+	idle                  float64
+	headBytes             int
 }
 
 func (f *haFlags) add(c *cobra.Command, standbyVerb bool) {
@@ -62,6 +65,10 @@ func (f *haFlags) add(c *cobra.Command, standbyVerb bool) {
 	s.BoolVar(&f.resume, "resume", false, "restore the state file (recovery.state_path) at the start")
 	s.Float64Var(&f.keepAlive, "keep-alive", 0, "seconds of an engine's silence after which a stream gets a comment; 0 = never")
 	s.Float64Var(&f.lame, "lame-duck", 0.5, "seconds at the end in which connections are still answered, with 503")
+	s.Float64Var(&f.idle, "idle-timeout", 120, "seconds that a connection may rest between requests")
+	s.IntVar(&f.headBytes, "max-header-bytes", 64<<10, "bytes of a request's head")
+	s.StringVar(&f.tenants, "tenants", "", "file of API keys and limits; without one everybody may ask")
+	s.StringVar(&f.control, "control-token", "", "bearer token of the lifecycle routes, as env:NAME or file:PATH")
 	s.BoolVar(&f.goOn, "continue-streams", false, "let greedy streams whose engine died go on exactly on another one")
 	s.Float64Var(&f.head, "header-timeout", 10, "seconds that a request's head may take")
 }
@@ -75,7 +82,8 @@ func (f *haFlags) valid(given func(string) bool) error {
 	bad := func(message, hint string) error {
 		return problem.New(problem.Invalid, "invalid_arguments", message, hint)
 	}
-	for name, v := range map[string]float64{"standby-probe-interval": f.interval, "standby-max-handoff-age": f.age, "lease-ttl": f.ttl, "lease-renew-interval": f.renew, "header-timeout": f.head} {
+	for name, v := range map[string]float64{"standby-probe-interval": f.interval, "standby-max-handoff-age": f.age, "lease-ttl": f.ttl, "lease-renew-interval": f.renew, "header-timeout": f.head,
+		"idle-timeout": f.idle} {
 		if !(v > 0 && v < 1e6) {
 			return bad(fmt.Sprintf("--%s is %g", name, v), "it takes seconds, more than 0")
 		}
@@ -86,6 +94,8 @@ func (f *haFlags) valid(given func(string) bool) error {
 		}
 	}
 	switch {
+	case f.headBytes < 1024 || f.headBytes > 1<<24:
+		return bad(fmt.Sprintf("--max-header-bytes is %d", f.headBytes), "it takes 1024 to 16777216")
 	case f.misses < 1:
 		return bad(fmt.Sprintf("--standby-takeover-after is %d", f.misses), "it takes a number of looks, 1 or more")
 	case f.path != "" && len(f.etcd) > 0:
@@ -110,6 +120,13 @@ func (f *haFlags) valid(given func(string) bool) error {
 // apply completes a configuration. The result must be closed after the router has stopped.
 func (f *haFlags) apply(a *app, cfg *router.Config) (closer func(), err error) {
 	cfg.HTTP.KeepAlive, cfg.HTTP.LameDuck, cfg.HTTP.HeaderTimeout = seconds(f.keepAlive), seconds(f.lame), seconds(f.head)
+	cfg.HTTP.IdleTimeout, cfg.HTTP.MaxHeaderBytes = seconds(f.idle), f.headBytes
+	cfg.Access.Tenants = f.tenants
+	if f.control != "" {
+		if cfg.Access.Control, err = referred(a, f.control); err != nil {
+			return nil, problem.Wrap(problem.Invalid, "control_token", "read the control token", err, "--control-token env:NAME or file:PATH")
+		}
+	}
 	cfg.Continue = f.goOn
 	h := &cfg.HA
 	h.StatePath, h.Resume, h.Renew = cfg.Fleet.Recovery.StatePath, f.resume || cfg.Fleet.Recovery.Resume, seconds(f.renew)

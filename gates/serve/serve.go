@@ -124,6 +124,7 @@ func routerSteps(v gates.View) ([]gates.Step, error) {
 	fleetFile := gates.TextFile(routerPath(f, "fleet.json"), 0o600, doc)
 	argv := []string{path.Join(f.Deploy.Hosts[host].Root, gates.LinkCurrent, "narwhal"), "serve", "--fleet", fleetFile.Path,
 		"--listen", f.Deploy.Router.Listen, "--journal", routerPath(f, "journal.jsonl")}
+	argv = append(argv, options(f.Deploy.Router)...)
 	sum := sha256.Sum256([]byte(strings.Join(argv, "\x00") + "\x00" + fleetFile.SHA256 + "\x00" + v.Facts["profiles"]))
 	spec := process.Spec{Name: routerName, Argv: argv, Launch: hex.EncodeToString(sum[:])}
 	grace := fleet.Duration(f.Serving.GracefulTimeoutS*float64(time.Second)) + fleet.Duration(10*time.Second)

@@ -36,9 +36,12 @@ const (
 	ReasonRejected   Reason = "engine_rejected"
 	ReasonEngine     Reason = "engine_error"
 	ReasonPool       Reason = "local_pool"
-	ReasonInvalid    Reason = "invalid_response"
-	ReasonLimit      Reason = "response_limit"
-	ReasonInternal   Reason = "internal"
+	// Of a tenant's limits, and of a client without a valid key.
+	ReasonTenant       Reason = "tenant_limit"
+	ReasonUnauthorized Reason = "unauthorized"
+	ReasonInvalid      Reason = "invalid_response"
+	ReasonLimit        Reason = "response_limit"
+	ReasonInternal     Reason = "internal"
 )
 
 // Cause maps a refusal's reason to the journal's refused_cause.

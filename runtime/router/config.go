@@ -48,6 +48,7 @@ type Config struct {
 	// Continue lets greedy streams whose engine died go on exactly on another one.
 	Continue bool
 	HA       HA
+	Access   Access
 }
 
 // HTTP are limits of the surface. Zero values take the defaults that each line names.

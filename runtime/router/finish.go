@@ -28,6 +28,7 @@ func (q *request) end(f *failure) {
 			o.n.retained--
 			o.n.inflight--
 			o.n.drain.ended(o.now())
+			o.tenants.Done(o.now(), q.seat, q.took())
 		}
 		if q.answered && q.claim != nil {
 			o.absolve(q.claim.d, classConnection, classInference, classStream, classHandoff)
@@ -92,6 +93,17 @@ func (q *request) fail(f *failure) {
 	}
 	row.Status, row.ErrorType, row.ErrorCode = ptr(f.status), ptr(f.typ), f.code
 	q.answer(f)
+}
+
+// took is the tokens that the request used, for its tenant's bucket; 0 when it never ran.
+func (q *request) took() int {
+	switch {
+	case q.usage != nil:
+		return q.usage.Prompt + q.usage.Completion
+	case q.row.Attempts > 0:
+		return q.input
+	}
+	return 0
 }
 
 // lastEvent is how long a client may take for the event that ends its stream.

@@ -194,6 +194,11 @@ func post(t *testing.T, ctx context.Context, url string, body any) answer {
 		t.Fatal(err)
 	}
 	req.Header.Set("Content-Type", "application/json")
+	return send(t, req)
+}
+
+func send(t *testing.T, req *http.Request) answer {
+	t.Helper()
 	resp, err := http.DefaultClient.Do(req)
 	if err != nil {
 		t.Fatal(err)

@@ -23,8 +23,8 @@ func (r *Router) routes() http.Handler {
 		"/narwhal/state":             {http.MethodGet: r.stateDoc},
 		"/narwhal/targets":           {http.MethodGet: r.targets},
 		"/narwhal/lifecycle":         {http.MethodGet: r.getLifecycle},
-		"/narwhal/lifecycle/drain":   {http.MethodPost: r.drain},
-		"/narwhal/lifecycle/readmit": {http.MethodPost: r.readmitCall},
+		"/narwhal/lifecycle/drain":   {http.MethodPost: r.guarded(r.drain)},
+		"/narwhal/lifecycle/readmit": {http.MethodPost: r.guarded(r.readmitCall)},
 	}
 	return http.HandlerFunc(func(w http.ResponseWriter, q *http.Request) {
 		if !ownHost(q.Host, r.set.Listen, r.listener.Addr()) {

@@ -35,6 +35,7 @@ func (o *owner) ownSeries(s *series) {
 		late += o.n.alarms[[2]string{n.id, alarmLateNotice}]
 	}
 	s.count("router_late_notifications_total", late)
+	o.tenantSeries(s)
 }
 
 // seen is what is known without the owner.

@@ -189,4 +189,9 @@ router_stripped_fields_total c field Client fields that no engine was given.
 router_stray_handoffs_total c - Handoffs that nobody read: their blocks stay until the lease ends.
 router_engine_alarms_total c iid,alarm What engines' own counters say went wrong although every answer was good.
 router_late_notifications_total c - Of those, notifications of a handoff after its expiry.
+router_tenant_inflight g tenant Requests of a tenant in the router.
+router_tenant_share g tenant Seats that a tenant may count on beside who else has demand now.
+router_tenant_admitted_total c tenant Requests of a tenant that got a seat.
+router_tenant_tokens_total c tenant Tokens of prompts and answers.
+router_tenant_refused_total c tenant,reason Requests turned away by a tenant's limits.
 `

@@ -11,6 +11,7 @@ import (
 	"github.com/narwhal-fleet/narwhal/runtime/journal"
 	"github.com/narwhal-fleet/narwhal/runtime/model"
 	"github.com/narwhal-fleet/narwhal/runtime/router/lease"
+	"github.com/narwhal-fleet/narwhal/runtime/router/tenant"
 	"github.com/narwhal-fleet/narwhal/runtime/sched"
 )
 
@@ -43,6 +44,7 @@ type owner struct {
 	waits      bool   // as a standby, or after a lost lease
 	fenced     string // failover block; "" = none
 	keeper     *lease.Keeper
+	tenants    *tenant.Limiter
 	degraded   string // stage and class that keep breaking; "" = none
 	badPasses  int
 	aggregated bool // engines without a role serve whole requests only

@@ -17,6 +17,7 @@ import (
 	"github.com/narwhal-fleet/narwhal/runtime/engine"
 	"github.com/narwhal-fleet/narwhal/runtime/journal"
 	"github.com/narwhal-fleet/narwhal/runtime/model"
+	"github.com/narwhal-fleet/narwhal/runtime/router/tenant"
 	"github.com/narwhal-fleet/narwhal/runtime/sched"
 )
 
@@ -35,6 +36,9 @@ type request struct {
 	expect       int
 	started      bool // output went out
 	seated       bool
+	tenant       *tenant.Tenant
+	seat         *tenant.Seat // within the tenant's limits; the end gives it back
+	charged      bool
 	claim        *claim  // of the attempt in progress; end or the next attempt releases it
 	untie        func()  // from the producer's end
 	credit       bool    // a retry credit is reserved and not used yet
@@ -84,7 +88,8 @@ func (r *Router) completions(chat bool) http.HandlerFunc {
 
 // serve runs the request and returns how it failed; nil when it was answered whole.
 func (q *request) serve() *failure {
-	if f := q.arrive(); f != nil {
+	known := q.identify()
+	if f := q.arrive(known); f != nil {
 		return f
 	}
 	if f := q.ready(); f != nil {
@@ -116,12 +121,18 @@ func (q *request) serve() *failure {
 }
 
 // arrive counts the offer and takes a seat if one is free. The end gives it back.
-func (q *request) arrive() (f *failure) {
+func (q *request) arrive(known *failure) (f *failure) {
 	o := q.r.own
 	o.do(func() {
 		o.n.offered++
 		if o.n.retained >= q.r.set.limit {
 			f = overloaded(model.ReasonInflight, journal.Rejected, "router in-flight limit reached", o.n.drain.after(1))
+			return
+		}
+		if f = known; f == nil {
+			f = q.seatOf(o)
+		}
+		if f != nil {
 			return
 		}
 		q.seated = true
@@ -191,7 +202,9 @@ func (q *request) read() ([]byte, *failure) {
 func (q *request) tooLarge() *failure {
 	q.w.Header().Set("Connection", "close")
 	if q.http.Header.Get("Expect") == "" {
-		// So that the server reads on a little before it closes: a reset would overtake the answer.
+		// So that the server reads on a little before it closes: a reset would overtake the
+		// answer. A client that has sent nothing yet is not waited for.
+		_ = q.out.SetReadDeadline(time.Now().Add(50 * time.Millisecond))
 		_, _ = http.MaxBytesReader(q.w, q.http.Body, 0).Read(make([]byte, 1))
 	}
 	return &failure{status: 413, typ: "request_too_large", message: "request body exceeds max_request_bytes", terminal: journal.Invalid}
@@ -245,7 +258,7 @@ func (q *request) enter(o *owner) *failure {
 	if _, cut := q.call.get("truncate_prompt_tokens"); most > 0 && q.longest >= most && !cut {
 		return invalid(q.call.promptField(), "the prompt has %d tokens; this fleet's maximum context length is %d tokens, and the answer needs at least one of them", q.longest, most)
 	}
-	return nil
+	return q.chargeTokens(o)
 }
 
 // run makes one attempt, and at most one more.

@@ -32,6 +32,8 @@ type Router struct {
 	watching   context.Context // probes and the standby's loop end with it
 	watch      context.CancelFunc
 	stopped    sync.Once
+	access     access
+	running    bool          // the owner's goroutine runs
 	served     chan struct{} // closed when the listener ended
 }
 
@@ -56,6 +58,9 @@ func New(c Config) (*Router, error) {
 	}
 	start := time.Now()
 	r.own = newOwner(&r.set, nodes, start, runID(start))
+	if err := r.newAccess(); err != nil {
+		return nil, fmt.Errorf("make router: %w", err)
+	}
 	r.metrics = newMetrics(r)
 	r.life, r.end = context.WithCancel(context.Background())
 	r.server = &http.Server{Handler: r.routes(), ReadHeaderTimeout: r.set.HTTP.HeaderTimeout, IdleTimeout: r.set.HTTP.IdleTimeout,
@@ -88,6 +93,7 @@ func (r *Router) Start(ctx context.Context) error {
 		return fmt.Errorf("start router: %w", err)
 	}
 	r.listener = l
+	r.running = true
 	go r.own.loop(r.stopOwner)
 	go func() {
 		defer close(r.served)
@@ -102,6 +108,7 @@ func (r *Router) Start(ctx context.Context) error {
 		return errors.Join(fmt.Errorf("start router: %w", err), r.halt(ctx))
 	}
 	r.background.Go(func() { r.monitor(r.watching) })
+	r.watchTenants(r.watching)
 	for _, name := range Unused(r.set.Fleet) {
 		r.set.Logger.Warn("setting is not acted on", "setting", name)
 	}

@@ -20,7 +20,11 @@ const maxTokensAnswer = 64 << 20
 func (r *Router) tokenize(w http.ResponseWriter, q *http.Request) {
 	ctx, cancel := context.WithTimeoutCause(q.Context(), r.set.requestTimeout, errDeadline)
 	defer cancel()
-	raw, f := r.tokenizeBody(w, q)
+	var raw []byte
+	f := (&request{r: r, http: q}).identify()
+	if f == nil {
+		raw, f = r.tokenizeBody(w, q)
+	}
 	if f == nil {
 		raw, f = r.tokenized(ctx, raw)
 	}
