@@ -6,7 +6,8 @@ LDFLAGS     := -s -w -X main.version=$(VERSION)
 STATICCHECK := honnef.co/go/tools/cmd/staticcheck@v0.7.0
 FUZZTIME    ?= 20s
 
-.PHONY: help build demo test race fuzz bench lint docs verify release clean
+.PHONY: help build demo test race fuzz bench clients real-engines lint docs verify release clean
+CACHE       ?= $(or $(XDG_CACHE_HOME),$(HOME)/.cache)/narwhal
 
 help: ## Lists the targets
 	@awk -F':.*## ' '/^[a-z-]+:.*## /{printf "  %-10s %s\n", $$1, $$2}' Makefile
@@ -32,6 +33,15 @@ fuzz: ## Fuzzes every parser of foreign bytes for FUZZTIME each
 
 bench: ## Runs the benchmarks
 	$(GO) test -run '^$$' -bench . -benchmem ./...
+
+clients: ## Runs the openai client, aiperf and curl against a router; needs Python 3 and PyPI
+	test -x $(CACHE)/clients/bin/aiperf || { python3 -m venv $(CACHE)/clients && $(CACHE)/clients/bin/pip install -q -r internal/clients/requirements.txt; }
+	NARWHAL_CLIENTS=$(CACHE)/clients $(GO) test -count=1 -tags clients -timeout 20m -run 'TestOpenAIClient|TestCurl|TestAIPerf' -v ./cmd/narwhal
+
+real-engines: ## Runs the conformance suite and a router on real vLLM (CPU, NIXL); needs Python 3.11, PyPI and 8 GB
+	internal/realengines/install.sh $(CACHE)/real-engines
+	test -e $(CACHE)/real-model/config.json || $(CACHE)/real-engines/bin/python internal/realengines/model.py $(CACHE)/real-model
+	NARWHAL_REAL_ENGINES=$(CACHE)/real-engines NARWHAL_REAL_MODEL=$(CACHE)/real-model $(GO) test -count=1 -tags realengines -timeout 60m -run Real -v ./runtime/engine/conformance ./runtime/router
 
 lint: ## gofmt, vet, staticcheck (fetches staticcheck once)
 	@test -z "$$(gofmt -l .)" || { gofmt -l .; exit 1; }

@@ -45,6 +45,7 @@ var arrows = map[string][]string{
 	"bundle":                 {"gates/record", "fleet/remote", "fleet"},
 	"presets":                {"fleet", "schema"},
 	"internal/sandbox":       {"fleet/remote"},
+	"internal/realengines":   {"runtime/engine"},
 }
 
 // sole names the room that alone may import a module.

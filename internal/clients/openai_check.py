@@ -51,7 +51,7 @@ check("chat, logprobs", len(probs.choices[0].logprobs.content) == 4, probs)
 wide = client.completions.create(model=model, prompt="sing", max_tokens=4, n=2, seed=7, temperature=0.5)
 check("two choices", len(wide.choices) == 2 and wide.usage.completion_tokens == 8, wide)
 tools = [{"type": "function", "function": {"name": "depth", "parameters": {"type": "object", "properties": {"m": {"type": "number"}}}}}]
-called = client.chat.completions.create(model=model, messages=ask, max_tokens=4, temperature=0, tools=tools)
+called = client.chat.completions.create(model=model, messages=ask, max_tokens=4, temperature=0, tools=tools, tool_choice="none")
 check("tools are passed", called.choices[0].message is not None, called)
 extra = client.completions.create(model=model, prompt="sing", max_tokens=2, extra_body={"an_unknown_field": {"deep": [0.7]}, "priority": 0}, user="me")
 check("unknown fields", extra.choices[0].text is not None, extra)

@@ -1,0 +1,129 @@
+package realengines
+
+import (
+	"context"
+	"fmt"
+	"net"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"strconv"
+	"strings"
+	"syscall"
+	"testing"
+	"time"
+
+	"github.com/narwhal-fleet/narwhal/runtime/engine"
+)
+
+// Environment of the tests, set by make real-engines.
+const (
+	EnvFolder = "NARWHAL_REAL_ENGINES" // of the virtual environment
+	EnvModel  = "NARWHAL_REAL_MODEL"   // of the model that model.py wrote
+)
+
+// Model is the served name.
+const Model = "tiny"
+
+// Ready bounds the start of an engine: most of it are imports.
+const Ready = 6 * time.Minute
+
+// Engine is one process.
+type Engine struct {
+	URL  string
+	args []string
+	env  []string
+	cmd  *exec.Cmd
+	log  string
+}
+
+// New describes an engine; side false leaves the connector out. Nothing runs yet.
+func New(tb testing.TB, side bool, extra ...string) *Engine {
+	tb.Helper()
+	if os.Getenv(EnvFolder) == "" || os.Getenv(EnvModel) == "" {
+		tb.Skipf("%s and %s name no engine; run make real-engines", EnvFolder, EnvModel)
+	}
+	port := freePort(tb)
+	e := &Engine{URL: "http://127.0.0.1:" + strconv.Itoa(port), log: filepath.Join(tb.TempDir(), "engine.log")}
+	e.args = append([]string{"-m", "vllm.entrypoints.openai.api_server", "--model", os.Getenv(EnvModel), "--served-model-name", Model, "--host", "127.0.0.1", "--port", strconv.Itoa(port),
+		"--dtype", "bfloat16", "--enforce-eager", "--block-size", "32", "--max-model-len", "2048", "--max-num-seqs", "16", "--generation-config", "vllm",
+		"--enable-prompt-tokens-details", "--api-server-count", "1"}, extra...)
+	e.env = append(os.Environ(), "HF_HUB_OFFLINE=1", "VLLM_CPU_KVCACHE_SPACE=1", "VLLM_CPU_OMP_THREADS_BIND=nobind", "OMP_NUM_THREADS=1", "UCX_TLS=tcp,self,sm",
+		"VLLM_NO_USAGE_STATS=1")
+	for i, v := range e.env {
+		if path, ok := strings.CutPrefix(v, "PATH="); ok {
+			e.env[i] = "PATH=" + filepath.Join(os.Getenv(EnvFolder), "bin") + ":" + path
+		}
+	}
+	if side {
+		e.args = append(e.args, "--kv-transfer-config", `{"kv_connector":"NixlConnector","kv_role":"kv_both","kv_buffer_device":"cpu","kv_load_failure_policy":"fail"}`)
+		e.env = append(e.env, "VLLM_NIXL_SIDE_CHANNEL_HOST=127.0.0.1", "VLLM_NIXL_SIDE_CHANNEL_PORT="+strconv.Itoa(freePort(tb)))
+	}
+	return e
+}
+
+func freePort(tb testing.TB) int {
+	tb.Helper()
+	l, err := net.Listen("tcp", "127.0.0.1:0")
+	if err != nil {
+		tb.Fatal(err)
+	}
+	defer l.Close()
+	return l.Addr().(*net.TCPAddr).Port
+}
+
+// Start runs the engine in a process group of its own, which ends with the test.
+func (e *Engine) Start(tb testing.TB) {
+	tb.Helper()
+	out, err := os.OpenFile(e.log, os.O_CREATE|os.O_APPEND|os.O_WRONLY, 0o600)
+	if err != nil {
+		tb.Fatal(err)
+	}
+	defer out.Close()
+	e.cmd = exec.Command(filepath.Join(os.Getenv(EnvFolder), "bin", "python"), e.args...)
+	e.cmd.Env, e.cmd.Stdout, e.cmd.Stderr = e.env, out, out
+	e.cmd.SysProcAttr = &syscall.SysProcAttr{Setpgid: true}
+	if err := e.cmd.Start(); err != nil {
+		tb.Fatal(err)
+	}
+	tb.Cleanup(e.Kill)
+}
+
+// Kill ends the whole group at once and waits for it.
+func (e *Engine) Kill() {
+	if e.cmd == nil {
+		return
+	}
+	_ = syscall.Kill(-e.cmd.Process.Pid, syscall.SIGKILL)
+	_ = e.cmd.Wait()
+	e.cmd = nil
+}
+
+// Await waits for one generated token: a port that answers probes is not enough.
+func (e *Engine) Await(tb testing.TB) *engine.Client {
+	tb.Helper()
+	c, err := engine.NewClient(e.URL, engine.Options{})
+	if err != nil {
+		tb.Fatal(err)
+	}
+	tb.Cleanup(c.Close)
+	ctx, cancel := context.WithTimeout(tb.Context(), Ready)
+	defer cancel()
+	for {
+		try, end := context.WithTimeout(ctx, time.Minute)
+		_, err := c.Complete(try, engine.CompletionRequest{Model: Model, Prompt: "warm", MaxTokens: 1})
+		end()
+		if err == nil {
+			return c
+		}
+		pause := time.NewTimer(time.Second)
+		select {
+		case <-pause.C:
+		case <-ctx.Done():
+			log, _ := os.ReadFile(e.log)
+			tb.Fatalf("engine did not get ready: %v\n%s", err, tail(log))
+		}
+	}
+}
+
+func tail(b []byte) string { return fmt.Sprintf("%s", b[max(0, len(b)-4000):]) }
