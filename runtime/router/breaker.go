@@ -124,6 +124,9 @@ func (r *Router) interrogate(n *node, kind string) {
 		n.verifying = false
 		n.local++
 		switch {
+		case local(err):
+			outcome = "inconclusive" // says nothing of the engine
+			r.own.unhold(n, endVerification)
 		case errors.Is(err, syscall.ECONNREFUSED):
 			outcome = "failed"
 			r.own.eject(n, causeConnection)
@@ -183,7 +186,7 @@ func (r *Router) liveness(ctx context.Context, n *node) {
 		return
 	}
 	// A probe that was noticed much later than its limit says more about this machine.
-	late := err != nil && time.Since(started) > r.set.health*3/2
+	late := err != nil && time.Since(started) > r.set.health*3/2 || local(err)
 	r.own.do(func() {
 		switch {
 		case err == nil:

@@ -172,7 +172,7 @@ func fromTransport(ctx context.Context, phase, iid string, err error) *failure {
 	var large *engine.TooLargeError
 	var op *net.OpError
 	switch {
-	case errors.Is(err, wire.ErrPool):
+	case errors.Is(err, wire.ErrPool), local(err):
 		f := engineFault(phase, iid, model.ReasonPool, classNone, err.Error(), false)
 		f.status = 504
 		return f
@@ -196,6 +196,16 @@ func fromTransport(ctx context.Context, phase, iid string, err error) *failure {
 		return engineFault(phase, iid, model.ReasonTimeout, classTimeout, err.Error(), true)
 	}
 	return engineFault(phase, iid, model.ReasonConnection, classTimeout, err.Error(), true)
+}
+
+// local reports whether a connection failed for want of something of this machine's own.
+func local(err error) bool {
+	for _, e := range []error{syscall.EMFILE, syscall.ENFILE, syscall.ENOBUFS, syscall.ENOMEM, syscall.EADDRNOTAVAIL} {
+		if errors.Is(err, e) {
+			return true
+		}
+	}
+	return false
 }
 
 // ended turns the end of the request itself into its outcome.
