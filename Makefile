@@ -41,7 +41,7 @@ clients: ## Runs the openai client, aiperf and curl against a router; needs Pyth
 real-engines: ## Runs the conformance suite and a router on real vLLM (CPU, NIXL); needs Python 3.11, PyPI and 8 GB
 	internal/realengines/install.sh $(CACHE)/real-engines
 	test -e $(CACHE)/real-model/config.json || $(CACHE)/real-engines/bin/python internal/realengines/model.py $(CACHE)/real-model
-	NARWHAL_REAL_ENGINES=$(CACHE)/real-engines NARWHAL_REAL_MODEL=$(CACHE)/real-model $(GO) test -count=1 -tags realengines -timeout 60m -run Real -v ./runtime/engine/conformance ./runtime/router
+	NARWHAL_REAL_ENGINES=$(CACHE)/real-engines NARWHAL_REAL_MODEL=$(CACHE)/real-model $(GO) test -count=1 -tags realengines -p 1 -timeout 60m -run Real -v ./runtime/engine/conformance ./runtime/router
 
 lint: ## gofmt, vet, staticcheck (fetches staticcheck once)
 	@test -z "$$(gofmt -l .)" || { gofmt -l .; exit 1; }
