@@ -25,8 +25,10 @@ func (q *request) end(f *failure) {
 	o := q.r.own
 	o.do(func() {
 		if q.seated {
+			o.leaveSeat()
+		}
+		if q.counted {
 			o.n.retained--
-			o.n.inflight--
 			o.n.drain.ended(o.now())
 			o.tenants.Done(o.now(), q.seat, q.took())
 		}

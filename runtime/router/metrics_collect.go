@@ -43,7 +43,7 @@ func (o *owner) requestSeries(s *series) {
 	s.put("upstream_seconds_total", n.prefillSeconds, phasePrefill)
 	s.put("upstream_seconds_total", n.decodeSeconds, phaseDecode)
 	s.count("http_retained", n.retained)
-	s.count("http_retained_limit", o.set.limit)
+	s.count("http_retained_limit", o.set.most())
 	s.count("http_retained_high_water", n.retainedHigh)
 }
 

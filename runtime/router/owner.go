@@ -45,6 +45,7 @@ type owner struct {
 	fenced     string // failover block; "" = none
 	keeper     *lease.Keeper
 	tenants    *tenant.Limiter
+	queue      queue
 	degraded   string // stage and class that keep breaking; "" = none
 	badPasses  int
 	aggregated bool // engines without a role serve whole requests only

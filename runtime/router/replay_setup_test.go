@@ -30,7 +30,7 @@ var replaySetups = map[string]setup{
 	"stream_after_silent_engine_retry":            {tweak: firstTokenSoon},
 	"refused_queue":                               {before: busyPrefills},
 	"queue_expired_admission_seat":                {tweak: queueF2, most: 2, before: twoInFlight},
-	"inflight_limit":                              {tweak: queueF2, most: 2, before: twoInFlight},
+	"inflight_limit":                              {tweak: queueF2, most: 2, before: fullQueue},
 	"queue_expired_prefill_seat":                  {tweak: openF2, before: busyPrefills},
 	"refused_slot_wait":                           {tweak: queueF2, before: busyDecodes},
 	"connection_refused_everywhere":               {before: killAll},
@@ -81,6 +81,15 @@ func twoInFlight(b *replayBed) {
 		b.begin(completion(`{"prompt":"x","max_tokens":4,"fault":{"kind":"slow"}}`))
 	}
 	eventually(b.t, "two in flight", func() bool { return b.state().Admission["inflight"] == 2.0 })
+}
+
+// fullQueue has every seat taken and every place to wait.
+func fullQueue(b *replayBed) {
+	twoInFlight(b)
+	for range 2 {
+		b.begin(completion(`{"prompt":"x","max_tokens":4}`))
+	}
+	eventually(b.t, "two waiting", func() bool { return b.state().Admission["queued"] == 2.0 })
 }
 
 func killAll(b *replayBed) {

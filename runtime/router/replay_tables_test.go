@@ -67,8 +67,6 @@ var legDifferences = []difference{
 
 // defects of this router that are known and not mended yet: a row must go with its defect.
 var defects = []difference{
-	{name: "queue_expired_admission_seat", what: `status 504 → 429; retry-after none → 1; error.type "queue_expired" → "server_overloaded_error"`,
-		why: "No queue: what is over the limit is refused at once."},
 	{name: "queue_expired_prefill_seat", what: `error.code "expired" → absent; error.type "expired" → "request_expired"`,
 		why: "No prefill seats: the request waits inside its engine until its own deadline."},
 }

@@ -35,6 +35,7 @@ type request struct {
 	input        int
 	expect       int
 	started      bool // output went out
+	counted      bool // among the requests in the router
 	seated       bool
 	tenant       *tenant.Tenant
 	seat         *tenant.Seat // within the tenant's limits; the end gives it back
@@ -110,6 +111,9 @@ func (q *request) serve() *failure {
 	if f := q.call.served(q.r.set.Fleet.Model); f != nil {
 		return f
 	}
+	if f := q.takeSeat(); f != nil {
+		return f
+	}
 	if f := q.size(); f != nil {
 		return f
 	}
@@ -125,7 +129,7 @@ func (q *request) arrive(known *failure) (f *failure) {
 	o := q.r.own
 	o.do(func() {
 		o.n.offered++
-		if o.n.retained >= q.r.set.limit {
+		if o.n.retained >= q.r.set.most() {
 			f = overloaded(model.ReasonInflight, journal.Rejected, "router in-flight limit reached", o.n.drain.after(1))
 			return
 		}
@@ -135,12 +139,10 @@ func (q *request) arrive(known *failure) (f *failure) {
 		if f != nil {
 			return
 		}
-		q.seated = true
+		q.counted = true
 		o.n.retained++
-		o.n.inflight++
 		o.n.retainedHigh = max(o.n.retainedHigh, o.n.retained)
 	})
-	q.row.QueueWaits.Admission = ptr(0.0)
 	return f
 }
 

@@ -53,7 +53,7 @@ func (o *owner) servingState() object {
 	for _, k := range sortedKeys(n.attemptFailures) {
 		failures = append(failures, object{"phase": k[0], "reason": k[1], "count": n.attemptFailures[k]})
 	}
-	return object{"http_retained": n.retained, "http_retained_limit": o.set.limit, "http_retained_high_water": n.retainedHigh,
+	return object{"http_retained": n.retained, "http_retained_limit": o.set.most(), "http_retained_high_water": n.retainedHigh,
 		"prefill_attempts": n.prefillAttempts, "decode_attempts": n.decodeAttempts, "retry_attempts": n.retryAttempts,
 		"retry_credits": o.credits, "retry_credits_spent": n.creditsSpent, "retry_denied": n.retryDenied, "served_after_retry": n.servedAfterRetry,
 		"attempt_failures": failures, "decode_tokens_observed": n.tokens,

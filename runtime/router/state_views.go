@@ -12,13 +12,15 @@ import (
 )
 
 // The views of this file are what state and metrics both show. Where this router has no
-// such part (a queue, drift windows), its view is the one that
-// the contract gives to a router without it.
+// such part (drift windows), its view is the one that the contract gives to a router
+// without it.
 
 // waiting is the queue.
 type waiting struct{ queued, capacity, highWater, prefill, decode int }
 
-func (o *owner) waiting() waiting { return waiting{} }
+func (o *owner) waiting() waiting {
+	return waiting{queued: len(o.queue.waiters), capacity: o.set.Fleet.Serving.QueueCapacity, highWater: o.queue.highWater}
+}
 
 // drift is an engine's drift windows.
 type drift struct {

@@ -36,7 +36,7 @@ type access struct {
 func (r *Router) newAccess() error {
 	a := &r.access
 	a.set = tenant.NewSet(nil)
-	r.own.tenants = tenant.New(r.set.limit, nil)
+	r.own.tenants = tenant.New(r.set.most(), nil)
 	control, err := tenant.NewControl(r.set.Access.Control)
 	if err != nil {
 		return err
