@@ -103,6 +103,10 @@ func TestFailureAfterTheFirstByteIsOneTerminalEvent(t *testing.T) {
 func TestEveryEngineBusyIs429(t *testing.T) {
 	b := startBed(t, 1, 1, quick())
 	b.inject("p0", simulated.Injection{Kind: "busy", Count: -1})
+	if a := b.complete(body(false, 4)); a.status != 200 {
+		t.Errorf("the other engine is free: %d %s", a.status, a.body)
+	}
+	b.inject("d0", simulated.Injection{Kind: "busy", Count: -1})
 	a := b.complete(body(false, 4))
 	if a.status != 429 || a.header.Get("Retry-After") != "1" {
 		t.Errorf("%d %v %s", a.status, a.header, a.body)

@@ -58,9 +58,9 @@ func weigh(s model.Snapshot, r model.Request, now float64) Decision {
 	return d
 }
 
-// pools lists the engines that may prefill and those that may decode. A role without a
-// live engine falls back to live unpinned engines of the other. same restricts to pairs
-// of one engine with itself.
+// pools lists the engines that may prefill and those that may decode. A role without a live
+// engine that has not failed this request falls back to live unpinned engines of the other.
+// same restricts to pairs of one engine with itself.
 func pools(s model.Snapshot, r model.Request) (ps, ds []int, same bool) {
 	if r.Unsplit {
 		for i := range s.Engines {
@@ -70,22 +70,24 @@ func pools(s model.Snapshot, r model.Request) (ps, ds []int, same bool) {
 		}
 		return ps, ps, true
 	}
-	return pool(s, model.Prefill), pool(s, model.Decode), false
+	return pool(s, model.Prefill, r.AvoidPrefill), pool(s, model.Decode, r.AvoidDecode), false
 }
 
-func pool(s model.Snapshot, role model.Role) (own []int) {
+func pool(s model.Snapshot, role model.Role, avoid []string) (own []int) {
 	var other []int
+	usable := false
 	for i := range s.Engines {
 		switch e := &s.Engines[i]; {
 		case !e.Live:
 		case e.Role == role:
 			own = append(own, i)
+			usable = usable || !slices.Contains(avoid, e.ID)
 		case !e.Pinned && !s.Params.FixedRoles:
 			other = append(other, i)
 		}
 	}
-	if len(own) == 0 {
-		return other
+	if !usable {
+		return append(own, other...)
 	}
 	return own
 }

@@ -248,3 +248,16 @@ func TestMorePrefillWorkNeverLowersThePrice(t *testing.T) {
 		}
 	})
 }
+
+// A retry whose only decode engine has failed it goes to the other role before it gives up.
+func TestRetryFallsBackWhenItsRoleHasFailed(t *testing.T) {
+	s := snapshot(engine("p0", model.Prefill), engine("d0", model.Decode))
+	d := Place(s, model.Request{ID: "r", Input: 100, Expected: 10, AvoidDecode: []string{"d0"}, AvoidPrefill: nil}, s.At)
+	if !d.Placed || d.Decode != "p0" || d.Prefill != "p0" {
+		t.Errorf("%+v", d)
+	}
+	s.Params.FixedRoles = true
+	if d := Place(s, model.Request{ID: "r", Input: 100, Expected: 10, AvoidDecode: []string{"d0"}}, s.At); d.Placed {
+		t.Errorf("roles are fixed: %+v", d)
+	}
+}
