@@ -256,3 +256,15 @@ func TestStopEndsOpenStreamsWithAnEvent(t *testing.T) {
 		t.Errorf("rows %+v", rows)
 	}
 }
+
+// The death of the only decode engine costs a retry on the other one, not the request.
+func TestDeadDecodeEngineLeavesItsProducer(t *testing.T) {
+	b := startBed(t, 1, 1, quick())
+	for i := range 8 {
+		b.inject("d0", simulated.Injection{Kind: "reset", Count: -1})
+		if a := b.complete(body(i%2 == 0, 4)); a.status != 200 {
+			t.Errorf("%d %s", a.status, a.body)
+		}
+		b.inject("d0", simulated.Injection{Kind: "clear"})
+	}
+}

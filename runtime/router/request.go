@@ -379,17 +379,19 @@ func (q *request) mayRetry(f *failure, attempt int) (time.Duration, string) {
 
 // exclude keeps the next attempt off the engines that the failure points at.
 func (q *request) exclude(f *failure) {
+	if f.gone {
+		// The process is dead for either role, and nobody else is to blame.
+		q.badP, q.badD = append(q.badP, f.engineID), append(q.badD, f.engineID)
+		return
+	}
 	if f.phase == phasePrefill {
 		q.badP = append(q.badP, f.engineID)
 		return
 	}
 	q.badD = append(q.badD, f.engineID)
 	// Of a refused connection the producer is innocent; otherwise it may be the transfer.
-	if f.class != classConnection && q.row.Prefill != nil && *q.row.Prefill != f.engineID {
+	if f.class != classConnection && q.row.Prefill != nil {
 		q.badP = append(q.badP, *q.row.Prefill)
-	}
-	if q.row.Prefill != nil && *q.row.Prefill == f.engineID {
-		q.badP = append(q.badP, f.engineID)
 	}
 }
 
