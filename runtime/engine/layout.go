@@ -58,7 +58,9 @@ func LayoutFrom(s Samples) (CacheLayout, error) {
 	}
 	l.Dtype = Printable(m.Label("cache_dtype"), 64)
 	l.PrefixCaching = m.Label("enable_prefix_caching") == "True"
-	if b, err := strconv.ParseInt(m.Label("kv_cache_memory_bytes"), 10, 64); err == nil && b > 0 {
+	// An overridden count of blocks does not fill that memory.
+	over := m.Label("num_gpu_blocks_override")
+	if b, err := strconv.ParseInt(m.Label("kv_cache_memory_bytes"), 10, 64); err == nil && b > 0 && (over == "" || over == "None") {
 		l.BytesPerBlock, l.Source = b/int64(l.Blocks), SourceMemory
 	}
 	return l, nil

@@ -6,7 +6,6 @@ import (
 	"errors"
 	"strings"
 	"testing"
-	"time"
 
 	"github.com/narwhal-fleet/narwhal/runtime/engine"
 )
@@ -42,7 +41,8 @@ func (s *suite) unknownProcess(t *testing.T) {
 // maxFlood bounds the tokens that overwrite a cache.
 const maxFlood = 64 << 10
 
-// recycled uses a handoff a second time, after other prompts took its blocks.
+// recycled uses a handoff a second time, after other prompts took its blocks. Whether the
+// producer counts a late notice differs: a real one has forgotten the request.
 func (s *suite) recycled(t *testing.T) {
 	p, d := s.Pair(t)
 	layout, err := s.Dialect.Layout(s.limit(t), p)
@@ -63,17 +63,11 @@ func (s *suite) recycled(t *testing.T) {
 		t.Fatal(got, err) // spends the handoff without filling d's cache with the prompt
 	}
 	s.idle(t, p, 0)
-	late := s.state(t, p).LateNotices
 	for i := 0; i*1000 < 2*room; i++ {
 		s.complete(t, p, s.request(s.prompt(800+i, 1000), 1))
 	}
 	got, err := s.decode(t, d, body, h)
 	s.differs(t, got, err, want)
-	for end := time.Now().Add(s.Freed); s.state(t, p).LateNotices == late; time.Sleep(10 * time.Millisecond) {
-		if time.Now().After(end) {
-			t.Fatal("the producer does not count the late notice")
-		}
-	}
 }
 
 func (s *suite) abortSplit(t *testing.T) {
