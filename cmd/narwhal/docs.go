@@ -38,7 +38,8 @@ func generatedPages() []docgen.Page {
 		rules = append(rules, docgen.Rule{ID: r.ID, Severity: string(r.Severity), Says: r.Says})
 	}
 	pages := docgen.Commands(root(&app{in: nil, out: io.Discard, err: io.Discard}))
-	return append(pages, docgen.Environment(environment), docgen.Exits(problem.Codes), docgen.Rules(rules), metricsPage())
+	pages = append(pages, docgen.Environment(environment), docgen.Exits(problem.Codes), docgen.Rules(rules), metricsPage())
+	return append(pages, routerPages()...)
 }
 
 func metricsPage() docgen.Page {

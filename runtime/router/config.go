@@ -191,8 +191,6 @@ func checkEngines(c Config) (errs []error) {
 // nobody relies on them unknowingly.
 func Unused(f fleet.Fleet) (names []string) {
 	for name, set := range map[string]bool{
-		"serving.queue_capacity":              f.Serving.QueueCapacity > 0,
-		"recovery.resume":                     f.Recovery.Resume,
 		"controller.thresholds.panic_ratio":   f.Controller.Thresholds.PanicRatio > 0,
 		"engine.first_token_calibration_path": f.Engine.FirstTokenCalibrationPath != "",
 		"serving.max_attempts above 2":        f.Serving.MaxAttempts > 2,

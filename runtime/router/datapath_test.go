@@ -32,7 +32,7 @@ const roleEnv = "NARWHAL_BENCH_ROLE"
 func TestMain(m *testing.M) {
 	role := os.Getenv(roleEnv)
 	if role == "" {
-		os.Exit(m.Run())
+		os.Exit(judgeErrors(m.Run()))
 	}
 	if file := os.Getenv("NARWHAL_BENCH_PROFILE"); file != "" && role == "router" {
 		f, err := os.Create(file)

@@ -74,6 +74,7 @@ func (q *request) fail(f *failure) {
 	switch f.terminal {
 	case journal.Cancelled:
 		row.Cancelled, row.CancelledPhase, row.Error = true, q.phase, nil
+		told(f, false)
 		return
 	case journal.Refused:
 		row.Refused, row.RefusedCause = true, f.reason.Cause()
@@ -85,6 +86,7 @@ func (q *request) fail(f *failure) {
 	if q.started || q.out.committed {
 		row.ErrorType, row.ErrorCode = ptr(phaseDecode), ptr(map[bool]string{true: journal.Expired, false: journal.Failed}[f.terminal == journal.Expired])
 		if !q.buffered() {
+			told(f, true)
 			q.out.lock()
 			// The request's own deadline may be what ended it: the last event gets a moment more.
 			_ = q.out.SetWriteDeadline(time.Now().Add(lastEvent))
@@ -94,6 +96,7 @@ func (q *request) fail(f *failure) {
 		return
 	}
 	row.Status, row.ErrorType, row.ErrorCode = ptr(f.status), ptr(f.typ), f.code
+	told(f, false)
 	q.answer(f)
 }
 

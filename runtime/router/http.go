@@ -11,21 +11,7 @@ import (
 
 // routes answers unknown paths and methods as the contract says, HEAD included.
 func (r *Router) routes() http.Handler {
-	table := map[string]map[string]http.HandlerFunc{
-		"/v1/completions":            {http.MethodPost: r.completions(false)},
-		"/v1/chat/completions":       {http.MethodPost: r.completions(true)},
-		"/v1/models":                 {http.MethodGet: r.models},
-		"/health":                    {http.MethodGet: r.healthDoc},
-		"/ready":                     {http.MethodGet: r.readyDoc},
-		"/tokenize":                  {http.MethodPost: r.tokenize},
-		"/metrics":                   {http.MethodGet: r.metrics.serve, http.MethodHead: r.metrics.serve},
-		"/narwhal/handoff":           {http.MethodGet: r.handoffDoc},
-		"/narwhal/state":             {http.MethodGet: r.stateDoc},
-		"/narwhal/targets":           {http.MethodGet: r.targets},
-		"/narwhal/lifecycle":         {http.MethodGet: r.getLifecycle},
-		"/narwhal/lifecycle/drain":   {http.MethodPost: r.guarded(r.drain)},
-		"/narwhal/lifecycle/readmit": {http.MethodPost: r.guarded(r.readmitCall)},
-	}
+	table := r.table()
 	return http.HandlerFunc(func(w http.ResponseWriter, q *http.Request) {
 		if !ownHost(q.Host, r.set.Listen, r.listener.Addr()) {
 			misdirected(w)

@@ -116,6 +116,7 @@ func (o *owner) lifecycleEvent(n *node, action string) {
 	}
 	wall := o.unix(o.now())
 	o.rememberLifecycle(wall, f)
+	noted("engine_lifecycle", f)
 	if o.journal != nil {
 		o.journal.Event(journal.Event{Name: "engine_lifecycle", At: wall, AtUnix: wall, Fields: f})
 	}

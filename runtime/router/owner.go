@@ -329,6 +329,7 @@ func (s *settings) backoff(attempt int) time.Duration {
 }
 
 func (o *owner) event(name string, at float64, fields map[string]any) {
+	noted(name, fields)
 	if o.journal != nil {
 		o.journal.Event(journal.Event{Name: name, At: at, AtUnix: o.unix(at), Fields: fields})
 	}

@@ -180,16 +180,16 @@ func (q *request) read() ([]byte, *failure) {
 		if cause := context.Cause(q.ctx); errors.Is(cause, errDeadline) || errors.Is(cause, errShutdown) {
 			return nil, ended(cause)
 		}
+		if errors.Is(err, io.ErrUnexpectedEOF) {
+			return nil, q.endedEarly()
+		}
 		if err == nil || time.Since(start) < within {
 			return nil, left()
 		}
 		q.w.Header().Set("Connection", "close")
 		return nil, &failure{status: 408, typ: "request_timeout", message: fmt.Sprintf("the request body did not arrive within %s", within), terminal: journal.Invalid}
 	case err != nil && gone(err):
-		// Should a client that only stopped sending still listen, it is not told 200.
-		q.w.Header().Set("Connection", "close")
-		writeBody(q.w, http.StatusBadRequest, invalid("", "the request body ended early").body())
-		return nil, left()
+		return nil, q.endedEarly()
 	case err != nil:
 		q.w.Header().Set("Connection", "close")
 		return nil, invalid("", "the request body cannot be read: its transfer encoding is broken")
@@ -198,6 +198,17 @@ func (q *request) read() ([]byte, *failure) {
 	}
 	_ = q.out.SetReadDeadline(time.Time{})
 	return b, nil
+}
+
+// endedEarly answers a client that only stopped sending, should it still listen: otherwise it
+// would be told 200.
+func (q *request) endedEarly() *failure {
+	q.w.Header().Set("Connection", "close")
+	f := invalid("", "the request body ended early")
+	f.terminal = journal.Cancelled
+	told(f, false)
+	writeBody(q.w, f.status, f.body())
+	return left()
 }
 
 // tooLarge also ends the connection: the rest of the body is not waited for.

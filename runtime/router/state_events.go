@@ -37,3 +37,12 @@ func (o *owner) floorRestored(m control.Move, now float64) {
 		o.event("decode_floor_restored", now, map[string]any{"iid": m.Engine, "live_decode": o.liveOf(model.Decode), "min_decode": o.set.control.MinDecode})
 	}
 }
+
+// eventNoted, if not nil, sees each event before it is written. Tests set it.
+var eventNoted func(name string, fields map[string]any)
+
+func noted(name string, fields map[string]any) {
+	if eventNoted != nil {
+		eventNoted(name, fields)
+	}
+}

@@ -125,7 +125,9 @@ func (r *Router) guarded(h http.HandlerFunc) http.HandlerFunc {
 				r.set.Logger.Error("control route", "error", err.Error())
 			}
 			w.Header().Set("WWW-Authenticate", "Bearer")
-			writeBody(w, http.StatusUnauthorized, unauthorized().body())
+			f := unauthorized()
+			told(f, false)
+			writeBody(w, f.status, f.body())
 			return
 		}
 		h(w, q)

@@ -36,6 +36,7 @@ func (r *Router) tokenize(w http.ResponseWriter, q *http.Request) {
 		w.Header().Set("Retry-After", seconds(f.retryAfter))
 	}
 	if f.status > 0 { // else the client has left
+		told(f, false)
 		writeBody(w, f.status, f.body())
 	}
 }
@@ -75,7 +76,7 @@ func (r *Router) tokenized(ctx context.Context, body []byte) ([]byte, *failure) 
 		f.retryAfter = 1
 		return nil, f
 	}
-	ctx, cancel := context.WithTimeout(ctx, max(r.set.count, r.set.health))
+	ctx, cancel := context.WithTimeoutCause(ctx, max(r.set.count, r.set.health), errCount)
 	defer cancel()
 	resp, err := n.data.Do(ctx, "/tokenize", body, "")
 	if err != nil {

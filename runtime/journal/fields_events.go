@@ -1,0 +1,138 @@
+package journal
+
+// Events, then their members as in fields.go; an empty line between two.
+const eventTable = `
+controller_decision: One evaluation of the role controller. It has every split that was looked at; which other members stand depends on what was known.
+prefill | int | engines | - | Split that was chosen; the current one when held.
+decode | int | engines | - | -
+by | string | - | - | reactive, decode_floor or floor_recovery.
+reason | string | - | - | One sentence.
+result | string | - | - | applied, held, blocked or advisory.
+applied | bool | - | - | -
+current_prefill | int | engines | - | Split before it.
+current_decode | int | engines | - | -
+prefill_work | number or null | engines | - | Demand of the short horizon.
+decode_work | number or null | engines | - | -
+arrivals | int | - | - | Requests in it.
+output_observations | int | - | - | Answers whose length was seen.
+demand_complete | bool | - | - | Whether the history suffices.
+demand_horizon_s | number or null | s | - | Its length.
+steady_prefill_work | number or null | engines | - | Demand of the long horizon.
+steady_decode_work | number or null | engines | - | -
+projected_ttft_ratio | number or null | share | - | First token over its target, under the chosen split.
+projected_tpot_ratio | number or null | share | - | Token over its target.
+objective | number or null | - | - | Score of the split.
+objective_delta | number or null | - | - | Gain over the current one.
+eligibility_rule | string | - | - | mixed_pressure, steady_demand, floor or empty.
+confirmations | int | - | - | Evaluations that agreed.
+required_confirmations | int | - | - | As many are needed.
+iid | string | - | of a move | Engine that moves.
+splits | list or null | - | - | Each split with its score.
+observed_prefill_ratio | number | share | - | Load of the role; 1 is the promise.
+recovery_prefill_ratio | number | share | - | The same.
+observed_decode_ratio | number | share | - | -
+recovery_decode_ratio | number | share | - | -
+queued_prefill_s | number | s | - | Prefill work that waits at engines.
+arrivals_beyond_profile | int | - | - | Always 0: each length has a price.
+unsized_offers | int | - | - | Offers that ended before they were sized.
+ttft_slo_s | number | s | - | The target.
+evidence_span_s | number | s | - | History that a move to prefill rests on.
+evidence_arrivals | int | - | - | Arrivals in it.
+evidence_closed | bool | - | - | Whether it suffices.
+evidence_blocked_gate | string or null | - | - | What holds such a move.
+decode_tokens_per_engine | number | tokens | with decode engines | What a decode engine holds.
+decode_slo_capacity_tokens | number | tokens | with decode engines | What it could hold within the target.
+decode_kv_capacity_tokens | number | tokens | with decode engines | What its cache holds.
+decode_requests_per_engine | number | - | with decode engines | Requests that it holds.
+decode_correction | number | - | with decode engines | Correction of its curve.
+decode_profile_covered | bool | - | with decode engines | Whether the curve covers the work.
+
+role_moved: An engine got another role.
+iid | string | - | - | -
+from | string | - | - | prefill or decode.
+to | string | - | - | -
+by | string | - | - | As in controller_decision.
+rule | string | - | - | As eligibility_rule.
+prefill_inflight | int | - | - | Requests on it as it moved.
+decode_inflight | int | - | - | -
+
+below_floor: Fewer prefill engines are live than controller.min_prefill.
+live_prefill | int | - | - | -
+min_prefill | int | - | - | -
+ejected | list | - | - | Ids of ejected engines.
+quarantined | list | - | - | Always empty; holds have events of their own.
+
+below_floor_recovered: Enough are live again.
+duration_s | number | s | - | How long there were too few.
+live_prefill | int | - | - | -
+min_prefill | int | - | - | -
+
+decode_floor_restored: A move brought decode back to its floor.
+iid | string | - | - | Engine that moved.
+live_decode | int | - | - | -
+min_decode | int | - | - | -
+
+engine_ejected: An engine is out of placement until it is readmitted.
+iid | string | - | - | -
+cause | string | - | - | connection, liveness, health_probe, inference_probe, process_identity, profile_generation or role_switch.
+
+engine_readmitted: It is back.
+iid | string | - | - | -
+evidence | string | - | - | health or lifecycle.
+
+engine_hold_started: An engine is held out of placement while it is a suspect.
+iid | string | - | - | -
+kind | string | - | - | timed or inference.
+duration_s | number or null | s | - | Length of a timed hold.
+
+engine_hold_ended: The hold is over.
+iid | string | - | - | -
+kind | string | - | - | -
+cause | string | - | - | expired, superseded, health, verification, lifecycle, ejected, drained or uncovered.
+held_s | number | s | - | -
+
+engine_probe: A suspect was probed.
+iid | string | - | - | -
+kind | string | - | - | verify_health or verify_inference.
+outcome | string | - | - | passed or failed.
+producer | string or null | - | of verify_inference | Always null: the suspect alone is asked.
+recorded_producer | string or null | - | of verify_inference | Always null.
+
+engine_alarm: An engine's own counters say that something went wrong although its answers were good.
+iid | string | - | - | -
+alarm | string | - | - | notification_after_expiry, lease_expired or local_recompute.
+count | int | - | - | How often since the last look.
+
+engine_lifecycle: A drain, a hold of the fleet or a readmission went on. Its clock is the wall's.
+action | string | - | - | drain_started, process_recorded, drain_complete, drain_deadline_exceeded, validation_started, validation_failed, readmitted, wave_started, wave_readmitted or restart_required.
+wave_id | string | - | - | Id of the hold of the whole fleet; empty without one.
+iid | string | - | of one engine | -
+resident | object | - | of one engine | Its requests, as prefill and decode.
+process_start | number | s, wall | where it is known | When its process began.
+error | string | - | where it is blocked | Why.
+
+handoff_refused: A prefill returned a handoff that failed its check.
+iid | string | - | - | Its producer.
+rid | string | - | - | The request.
+why | string | - | - | -
+
+monitoring_stage_failure: A part of a monitoring pass broke.
+stage | string | - | - | rollover, telemetry or controller.
+class | string | - | - | panic.
+consecutive | int | - | - | Passes in a row.
+
+monitoring_degraded: Too many passes broke in a row (controller.monitor_failure_limit): nothing is admitted.
+stage | string | - | - | -
+class | string | - | - | -
+core_consecutive | int | - | - | -
+
+monitoring_recovered: A pass went well again.
+
+journal_dropped: Lines were lost before this one.
+rows | int | - | - | How many.
+cause | string | - | - | queue_full or not_encodable.
+
+journal_recovered: The file could not be written for a while.
+failed_s | number | s | - | How long.
+error | string | - | - | Why.
+`
