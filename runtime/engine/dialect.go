@@ -113,6 +113,8 @@ type Expect struct {
 	BlockSize int
 	// PromptTokens of leg 1's usage.
 	PromptTokens int
+	// RequestID that leg 1 went out with; the engine's own id of the request contains it.
+	RequestID string
 }
 
 // HandoffError says which field of a handoff failed its check.

@@ -9,6 +9,7 @@ import (
 
 	"github.com/narwhal-fleet/narwhal/runtime/engine"
 	"github.com/narwhal-fleet/narwhal/runtime/engine/splice"
+	"github.com/narwhal-fleet/narwhal/runtime/journal"
 	"github.com/narwhal-fleet/narwhal/runtime/model"
 )
 
@@ -80,14 +81,18 @@ func (q *request) prefillLeg(ctx context.Context, l *claim, n int, body splice.O
 	q.row.Upstream.Prefill += end - start
 	var h engine.Handoff
 	if f == nil {
-		h, f = q.handoff(l, raw)
+		h, f = q.handoff(l, raw, legID(q.row.RID, n, phasePrefill))
 	}
 	o.do(func() {
 		o.prefilled(l, end, f == nil)
 		if f == nil {
 			if err := q.r.incarnate(l.p, h.EngineID); err != nil {
 				f = q.badHandoff(l, err)
+				f.free = true // every request that meets the new process fails alike
 			}
+		}
+		if f != nil && f.class == classHandoff {
+			o.refusedHandoff(q, l, f)
 		}
 		if f == nil {
 			o.absolve(l.p, classConnection, classInference, classHandoff)
@@ -107,23 +112,27 @@ func (q *request) prefillLeg(ctx context.Context, l *claim, n int, body splice.O
 }
 
 // handoff reads and judges what leg 1 returned.
-func (q *request) handoff(l *claim, raw []byte) (engine.Handoff, *failure) {
+func (q *request) handoff(l *claim, raw []byte, id string) (engine.Handoff, *failure) {
 	h, u, err := q.r.dialect.ParseHandoff(raw, time.Now())
 	if err != nil {
 		return h, q.badHandoff(l, err)
 	}
-	want := engine.Expect{PromptTokens: u.PromptTokens, BlockSize: l.blockSize}
+	want := engine.Expect{PromptTokens: u.PromptTokens, BlockSize: l.blockSize, RequestID: id}
 	if err := q.r.dialect.Check(h, want); err != nil {
-		q.r.metrics.handoffRefused(l.p.id)
-		q.r.own.do(func() {
-			q.r.own.event("handoff_refused", q.r.own.now(), map[string]any{"iid": l.p.id, "rid": q.row.RID, "why": err.Error()})
-		})
 		return h, q.badHandoff(l, err)
 	}
 	if u.CachedTokens > 0 {
 		q.row.CachedTokens[l.p.id] = u.CachedTokens
 	}
 	return h, nil
+}
+
+// refusedHandoff notes a handoff that is not used: its blocks stay pinned for the lease. It
+// runs in the owner's goroutine.
+func (o *owner) refusedHandoff(q *request, l *claim, f *failure) {
+	q.r.metrics.handoffRefused(l.p.id)
+	o.pin(l)
+	o.event("handoff_refused", o.now(), map[string]any{"iid": l.p.id, "rid": q.row.RID, "why": f.detail})
 }
 
 func (q *request) badHandoff(l *claim, err error) *failure {
@@ -194,8 +203,8 @@ func (q *request) decodeLeg(ctx context.Context, l *claim, n int, body splice.Ob
 		return q.whole(ctx, l, leg, id)
 	}
 	f := q.follow(ctx, l, leg, id, !h.Empty())
-	if f != nil && (f.reason == model.ReasonUnreach || f.reason == model.ReasonPool) {
-		l.sent.Store(false) // nobody has the handoff: its blocks wait for the lease
+	if f != nil && f.terminal != journal.Cancelled && !q.started && q.firstToken == 0 {
+		l.sent.Store(false) // nobody is known to have read the handoff: its blocks wait for the lease
 	}
 	return f
 }

@@ -73,6 +73,7 @@ type failure struct {
 	transient bool
 	sibling   bool   // only because the other leg of the pair failed
 	gone      bool   // the engine's process does not answer any more
+	free      bool   // its retry takes no credit
 	ready     string // readiness reason of a rejection
 }
 

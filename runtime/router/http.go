@@ -13,6 +13,10 @@ import (
 func (r *Router) routes() http.Handler {
 	table := r.table()
 	return http.HandlerFunc(func(w http.ResponseWriter, q *http.Request) {
+		if len(q.TransferEncoding) > 0 {
+			// A length beside chunks may hide a second request: the connection ends here.
+			w.Header().Set("Connection", "close")
+		}
 		if !ownHost(q.Host, r.set.Listen, r.listener.Addr()) {
 			misdirected(w)
 			return

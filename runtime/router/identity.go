@@ -152,6 +152,11 @@ func (o *owner) agrees(n *node, f facts) error {
 // process: its handoff is not used until the engine has been asked who it is.
 func (r *Router) incarnate(n *node, engineID string) error {
 	id := rank.ReplaceAllString(engineID, "")
+	for _, m := range r.own.nodes {
+		if m != n && m.incarnation == id {
+			return fmt.Errorf("handoff is of engine %s", m.id)
+		}
+	}
 	if n.incarnation == "" {
 		n.incarnation = id
 	}

@@ -304,7 +304,7 @@ func (o *owner) release(l *claim, now float64) {
 // credit takes a retry credit if a whole one is free. After the death of an engine it costs
 // nothing: its requests fail together and no healthy engine is to blame.
 func (o *owner) credit(f *failure) bool {
-	if f.gone {
+	if f.gone || f.free {
 		return true
 	}
 	if o.credits < 1 {

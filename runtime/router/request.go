@@ -371,7 +371,7 @@ func (q *request) mayRetry(f *failure, attempt int) (time.Duration, string) {
 		return 0, attemptLimit
 	}
 	wait := q.r.set.backoff(attempt)
-	if f.gone {
+	if f.gone || f.free {
 		wait = 0 // nothing of the engine is left that could recover meanwhile
 	}
 	if q.r.own.now()+wait.Seconds() >= q.row.Arrived+q.r.set.requestTimeout.Seconds() {
@@ -380,7 +380,7 @@ func (q *request) mayRetry(f *failure, attempt int) (time.Duration, string) {
 	granted := false
 	q.r.own.do(func() {
 		granted = q.r.own.credit(f)
-		q.credit = granted && !f.gone
+		q.credit = granted && !f.gone && !f.free
 	})
 	if !granted {
 		return 0, noSharedBudget
@@ -399,7 +399,8 @@ func (q *request) exclude(f *failure) {
 		q.badP = append(q.badP, f.engineID)
 		return
 	}
-	q.badD = append(q.badD, f.engineID)
+	// Who failed as a decoder is not asked to prefill instead.
+	q.badP, q.badD = append(q.badP, f.engineID), append(q.badD, f.engineID)
 	// Of a refused connection the producer is innocent; otherwise it may be the transfer.
 	if f.class != classConnection && q.row.Prefill != nil {
 		q.badP = append(q.badP, *q.row.Prefill)

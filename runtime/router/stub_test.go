@@ -14,7 +14,7 @@ import (
 // stub is an engine that costs nearly nothing: one goroutine a connection, answers made
 // beforehand, no parsing beyond the head. A body's own fields say how it answers.
 type stub struct {
-	handoff []byte // whole answer of leg 1
+	handoff string // body of leg 1's answer, with a place for the request's id
 	frame   []byte
 	last    []byte
 }
@@ -23,9 +23,9 @@ func newStub(id string) *stub {
 	head := `data: {"id":"cmpl-8b3b7a1c-2a0f-4b86-9a3b-2f1f0d6f0f7e","object":"text_completion","created":1764430000,"model":"tern-tiny","choices":[{"index":0,"text":"`
 	body := `{"id":"cmpl-1","object":"text_completion","created":1764430000,"model":"tern-tiny","choices":[{"index":0,"text":" w","logprobs":null,"finish_reason":"length"}],` +
 		`"usage":{"prompt_tokens":16,"total_tokens":17,"completion_tokens":1},"kv_transfer_params":{"do_remote_prefill":true,"do_remote_decode":false,"remote_block_ids":[[1]],` +
-		`"remote_engine_id":"` + id + `","remote_request_id":"cmpl-1-0-a38c36ce","remote_host":"127.0.0.1","remote_port":5600,"tp_size":1,"dcp_size":1,"pp_size":1,"remote_num_tokens":16,` +
+		`"remote_engine_id":"` + id + `","remote_request_id":"cmpl-%s-0-a38c36ce","remote_host":"127.0.0.1","remote_port":5600,"tp_size":1,"dcp_size":1,"pp_size":1,"remote_num_tokens":16,` +
 		`"remote_blocks_expiry_time":null,"transfer_mode":"pull","remote_prefill_cached_tokens":0}}`
-	return &stub{handoff: whole("application/json", body), frame: []byte(head + ` whale","logprobs":null,"finish_reason":null,"stop_reason":null}]}` + "\n\n"),
+	return &stub{handoff: body, frame: []byte(head + ` whale","logprobs":null,"finish_reason":null,"stop_reason":null}]}` + "\n\n"),
 		last: []byte(head + ` end","logprobs":null,"finish_reason":"length","stop_reason":null}]}` + "\n\n")}
 }
 
@@ -47,22 +47,22 @@ func (s *stub) conn(c net.Conn) {
 	defer c.Close()
 	r := bufio.NewReaderSize(c, 64<<10)
 	for {
-		path, body, err := readCall(r)
+		path, id, body, err := readCall(r)
 		if err != nil {
 			return
 		}
-		if err := s.answer(c, path, body); err != nil {
+		if err := s.answer(c, path, id, body); err != nil {
 			return
 		}
 	}
 }
 
-func readCall(r *bufio.Reader) (path string, body []byte, err error) {
+func readCall(r *bufio.Reader) (path, id string, body []byte, err error) {
 	length := 0
 	for first := true; ; first = false {
 		line, err := r.ReadSlice('\n')
 		if err != nil {
-			return "", nil, err
+			return "", "", nil, err
 		}
 		if first {
 			path, _, _ = strings.Cut(strings.TrimSpace(string(line[bytes.IndexByte(line, ' ')+1:])), " ")
@@ -74,10 +74,13 @@ func readCall(r *bufio.Reader) (path string, body []byte, err error) {
 		if len(line) > 16 && bytes.EqualFold(line[:15], []byte("content-length:")) {
 			length, _ = strconv.Atoi(string(bytes.TrimSpace(line[15:])))
 		}
+		if len(line) > 13 && bytes.EqualFold(line[:13], []byte("x-request-id:")) {
+			id = string(bytes.TrimSpace(line[13:]))
+		}
 	}
 	body = make([]byte, length)
 	_, err = io.ReadFull(r, body)
-	return path, body, err
+	return path, id, body, err
 }
 
 // field is the number of a plain member, 0 when absent.
@@ -96,7 +99,7 @@ func field(body []byte, key string) int {
 	return n
 }
 
-func (s *stub) answer(c net.Conn, path string, body []byte) error {
+func (s *stub) answer(c net.Conn, path, id string, body []byte) error {
 	switch path {
 	case "/health":
 		return put(c, whole("text/plain", ""))
@@ -110,7 +113,7 @@ func (s *stub) answer(c net.Conn, path string, body []byte) error {
 	case "/v1/completions", "/v1/chat/completions":
 		tail := body[max(0, len(body)-2048):]
 		if bytes.Contains(tail, []byte(`"do_remote_decode":true`)) || !bytes.Contains(tail, []byte(`"stream":true`)) {
-			return put(c, s.handoff)
+			return put(c, whole("application/json", strings.Replace(s.handoff, "%s", id, 1)))
 		}
 		return s.stream(c, tail)
 	}

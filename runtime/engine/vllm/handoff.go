@@ -1,6 +1,7 @@
 package vllm
 
 import (
+	"strings"
 	"bytes"
 	"encoding/json"
 	"errors"
@@ -123,8 +124,8 @@ func checkBlocks(h engine.Handoff, want engine.Expect) error {
 	}
 	if need := want.BlockSize; need > 0 {
 		need = (h.Tokens + want.BlockSize - 1) / want.BlockSize
-		if len(h.Blocks[0]) < need {
-			return bad(f, "has %d blocks, %d tokens need %d", len(h.Blocks[0]), h.Tokens, need)
+		if len(h.Blocks[0]) != need {
+			return bad(f, "has %d blocks, %d tokens take %d", len(h.Blocks[0]), h.Tokens, need)
 		}
 	}
 	return nil
@@ -140,6 +141,8 @@ func checkPeer(h engine.Handoff, want engine.Expect) error {
 		return bad("remote_port", "is no port number")
 	case h.RequestID == "":
 		return bad("remote_request_id", "is no non-empty string")
+	case want.RequestID != "" && !strings.Contains(h.RequestID, want.RequestID):
+		return bad("remote_request_id", "is of another request than the one asked")
 	case want.EngineID != "" && h.EngineID != want.EngineID:
 		return bad("remote_engine_id", "is another process than the one asked")
 	case want.Host != "" && h.Host != want.Host:

@@ -1,0 +1,117 @@
+package router
+
+import (
+	"fmt"
+	"net"
+	"slices"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/narwhal-fleet/narwhal/fleet"
+)
+
+type hostileEngine struct {
+	name   string
+	at     string // p0 or d0
+	script func(*villain, net.Conn)
+	stream []string // what a streaming client may see; nil = a retry's 200
+	buffer []string
+}
+
+func hostileEngines() []hostileEngine {
+	mb := strings.Repeat("x", 1<<20)
+	cutOff := []string{midStream}
+	limited := []string{"502 decode decode", "200"} // by a retry where reading it takes too long
+	return []hostileEngine{
+		{"endless headers", "p0", endless("HTTP/1.1 200 OK\r\n", "x-a: b\r\n"), nil, nil},
+		{"endless headers", "d0", endless("HTTP/1.1 200 OK\r\n", "x-a: b\r\n"), nil, nil},
+		{"one endless header", "d0", endless("HTTP/1.1 200 OK\r\nx-a: ", mb), nil, nil},
+		{"endless interim answers", "d0", endless("", "HTTP/1.1 103 Early\r\n\r\n"), nil, nil},
+		{"endless leg 1", "p0", endless(jsonHead+`{"x":"`, mb), []string{"502 prefill prefill"}, []string{"502 prefill prefill"}},
+		{"leg 1 nested deep", "p0", says(jsonHead + `{"usage":{"prompt_tokens":1},"kv_transfer_params":` + strings.Repeat("[", 500000)), nil, nil},
+		{"leg 1 cut short", "p0", says("HTTP/1.1 200 OK\r\ncontent-length: 1000\r\n\r\n{"), nil, nil},
+		{"redirect", "d0", says("HTTP/1.1 302 Found\r\nlocation: http://127.0.0.1:1/\r\ncontent-length: 0\r\n\r\n"), []string{"502 decode decode", "200"}, []string{"502 decode decode", "200"}},
+		{"no HTTP", "d0", says("SSH-2.0-villain\r\n\r\n"), nil, nil},
+		{"two lengths", "d0", says("HTTP/1.1 200 OK\r\ncontent-length: 2\r\ncontent-length: 3\r\n\r\nabc"), nil, nil},
+		{"events without blank lines", "d0", endless(streamHead, strings.ReplaceAll(oneFrame, "\n\n", "\n")), limited, limited},
+		{"events without blank lines after output", "d0", endless(streamHead+oneFrame, strings.ReplaceAll(oneFrame, "\n\n", "\n")), cutOff, limited},
+		{"no line end at all", "d0", endless(streamHead+oneFrame+"data: ", mb), cutOff, limited},
+		{"one event of 8 MB", "d0", says(streamHead + `data: {"choices":[{"index":0,"text":"` + strings.Repeat(mb, 8) + `"}]}` + "\n\n" + doneFrame), limited, limited},
+		{"endless comments", "d0", endless(streamHead, ": hm\n\n"), nil, []string{"200", "502 decode decode", "504 decode decode"}},
+		{"endless metadata", "d0", endless(streamHead, "data: {\"x\":1}\n\n"), nil, []string{"200", "502 decode decode"}},
+		{"more output than a buffer holds", "d0", says(streamHead + strings.Repeat(oneFrame, 12000)), cutOff, limited},
+		{"[DONE] inside text", "d0", says(streamHead + strings.Replace(oneFrame, " a", "data: [DONE]\\n\\n", 1) + lastFrame + doneFrame), []string{"200"}, []string{"200"}},
+		{"[DONE] twice, output behind it", "d0", says(streamHead + oneFrame + lastFrame + doneFrame + oneFrame + doneFrame), []string{"200"}, []string{"200"}},
+		{"no [DONE]", "d0", says(streamHead + oneFrame + lastFrame), cutOff, nil},
+		{"[DONE] alone", "d0", says(streamHead + doneFrame), nil, nil},
+		{"an index of a billion", "d0", says(streamHead + strings.Replace(oneFrame, `"index":0`, `"index":1000000000`, 1) + lastFrame + doneFrame), []string{"200", midStream}, nil},
+		{"choices that are none", "d0", says(streamHead + oneFrame + `data: {"choices":7,"usage":{}}` + "\n\n" + doneFrame), []string{"200", midStream}, nil},
+		{"event nested deep", "d0", says(streamHead + oneFrame + `data: {"usage":` + strings.Repeat("[", 500000) + "\n\n" + doneFrame), []string{"200", midStream, "broken connection"}, []string{"200"}},
+		{"finish_reason error", "d0", says(streamHead + oneFrame + strings.Replace(lastFrame, "length", "error", 1) + doneFrame), cutOff, nil},
+		{"an error that is a word", "d0", says(streamHead + oneFrame + `data: {"error":"oh"}` + "\n\n" + doneFrame), cutOff, nil},
+		{"a bad chunk", "d0", says("HTTP/1.1 200 OK\r\ntransfer-encoding: chunked\r\n\r\n" + fmt.Sprintf("%x\r\n%s\r\n", len(oneFrame), oneFrame) + "ZZ\r\n"), cutOff, nil},
+	}
+}
+
+func TestHostileEngines(t *testing.T) {
+	t.Parallel()
+	settles(t)
+	for _, streamed := range []bool{true, false} {
+		together(t, hostileEngines(), func(h hostileEngine) string { return fmt.Sprint(h.name, " of ", h.at, "/stream ", streamed) },
+			func(t *testing.T, h hostileEngine) { h.run(t, streamed) })
+	}
+}
+
+func (h hostileEngine) run(t *testing.T, streamed bool) {
+	bad := &villain{stub: newStub("villain"), script: h.script}
+	var engines []fleet.Engine
+	for _, iid := range []string{"p0", "p1", "d0", "d1"} {
+		v := &villain{stub: newStub(iid)}
+		if iid == h.at {
+			v, bad.stub = bad, v.stub
+		}
+		engines = append(engines, fleet.Engine{IID: iid, URL: "http://" + v.listen(t), Pin: true, Role: map[byte]string{'p': fleet.RolePrefill, 'd': fleet.RoleDecode}[iid[0]]})
+	}
+	cfg := childConfig(engines, "")
+	steered(&cfg)
+	patience(4)(&cfg)
+	cfg.Fleet.Serving.MaxResponseBytes, cfg.Fleet.Serving.RequestTimeoutS = 1<<20, 60
+	r, err := New(cfg)
+	if err == nil {
+		err = r.Start(limit(t))
+	}
+	if err != nil {
+		t.Fatal(err)
+	}
+	b := &testbed{t: t, router: r, url: "http://" + r.Addr()}
+	t.Cleanup(b.stop)
+	bad.roused.Store(true)
+	start := time.Now()
+	s := watch(long(t), b.client(), b.url, map[string]any{"prompt": "x", "max_tokens": 2, "bench_frames": 2, "stream": streamed}, "", nil)
+	want := h.buffer
+	if streamed {
+		want = h.stream
+	}
+	var errs []error
+	if want == nil {
+		want = []string{"200"}
+	}
+	if !slices.Contains(want, s.short()) {
+		errs = append(errs, fmt.Errorf("the client sees %s (%v), want one of %v", s.short(), s.err, want))
+	}
+	if s.short() == "200" && streamed && s.done != 1 || len(s.failed) > 1 || len(s.failed) > 0 && s.done > 0 {
+		errs = append(errs, fmt.Errorf("%d [DONE] and the errors %+v", s.done, s.failed))
+	}
+	if n := bad.sent.Load(); n > tooMuch {
+		errs = append(errs, fmt.Errorf("the router took %d MB", n>>20))
+	}
+	if took := time.Since(start); took > 40*time.Second {
+		errs = append(errs, fmt.Errorf("answered after %v", took))
+	}
+	judge(t, fmt.Sprintf("hostile engine/%s of %s/stream %v", h.name, h.at, streamed), errs...)
+	bad.roused.Store(false)
+	if x := watch(long(t), b.client(), b.url, map[string]any{"prompt": "y", "max_tokens": 2}, "", nil); x.short() != "200" {
+		t.Errorf("afterwards: %+v", x)
+	}
+}
