@@ -1,11 +1,11 @@
 package vllm
 
 import (
-	"strings"
 	"bytes"
 	"encoding/json"
 	"errors"
 	"fmt"
+	"strings"
 	"time"
 
 	"github.com/narwhal-fleet/narwhal/runtime/engine"
