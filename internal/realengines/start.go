@@ -2,7 +2,6 @@ package realengines
 
 import (
 	"context"
-	"fmt"
 	"net"
 	"os"
 	"os/exec"
@@ -126,4 +125,4 @@ func (e *Engine) Await(tb testing.TB) *engine.Client {
 	}
 }
 
-func tail(b []byte) string { return fmt.Sprintf("%s", b[max(0, len(b)-4000):]) }
+func tail(b []byte) string { return string(b[max(0, len(b)-4000):]) }
