@@ -114,12 +114,17 @@ func TestWideRequestsAreServedUnsplit(t *testing.T) {
 	if a.status != 200 || strings.Count(a.body, `"finish_reason"`) != 2 {
 		t.Errorf("buffered: %d %s", a.status, a.body)
 	}
+	for _, k := range []string{"n", "best_of"} {
+		if a := b.complete(map[string]any{"prompt": "x", k: 1_000_000_000}); a.status != 400 || !strings.Contains(a.body, `"param":"`+k+`"`) {
+			t.Errorf("%s: %d %s", k, a.status, a.body)
+		}
+	}
 	a = b.complete(map[string]any{"prompt": "x", "n": 2, "max_tokens": 5, "stream": true})
 	if a.status != 200 || strings.Count(a.body, `"finish_reason":"length"`) != 2 || strings.Count(a.body, "[DONE]") != 1 {
 		t.Errorf("streamed: %d %s", a.status, a.body)
 	}
 	for _, r := range b.rows() {
-		if r.Crossed || r.DecodeAttempts != 1 || r.Terminal != journal.Completed {
+		if r.Terminal != journal.Invalid && (r.Crossed || r.DecodeAttempts != 1 || r.Terminal != journal.Completed) {
 			t.Errorf("row %+v", r)
 		}
 	}

@@ -109,6 +109,11 @@ func (c *call) head() *failure {
 		}
 		ints[k] = n
 	}
+	for _, k := range []string{"n", "best_of"} {
+		if ints[k] > maxWidth {
+			return invalid(k, "%s must be at most %d", k, maxWidth)
+		}
+	}
 	c.choices = max(1, ints["n"], ints["best_of"])
 	c.wanted = max(0, ints["max_completion_tokens"])
 	if c.wanted == 0 {
@@ -181,6 +186,9 @@ func (c *call) listed(v json.RawMessage) {
 	}
 	c.uncounted = c.tokens == 0
 }
+
+// maxWidth is the most sequences of one prompt, as the public API has it.
+const maxWidth = 128
 
 // maxMessages of one conversation.
 const maxMessages = 1 << 20

@@ -141,6 +141,8 @@ func checkSampling(f *fields, p *params, limit tokenLimit) *refusal {
 	switch {
 	case p.n < 1:
 		return badRequest("", "n must be at least 1, got %d", p.n)
+	case p.n*max(1, len(p.prompts)) > maxSequences:
+		return badRequest("", "n must be at most %d, got %d", maxSequences, p.n)
 	case p.temperature < 0:
 		return badRequest("temperature", "temperature must not be negative, got %v", p.temperature)
 	case p.topP <= 0 || p.topP > 1:
@@ -209,3 +211,6 @@ func checkIDs(ids []int64) ([]int32, *refusal) {
 	}
 	return out, nil
 }
+
+// maxSequences of one request, as in a real engine.
+const maxSequences = 16384
