@@ -81,6 +81,9 @@ func (a *app) serve(cmd *cobra.Command, f serveFlags) error {
 	if err != nil {
 		return err
 	}
+	if err := f.ha.surface(a, &cfg); err != nil {
+		return err
+	}
 	if f.check {
 		a.result = &result{data: map[string]any{"model": cfg.Fleet.Model, "engines": len(cfg.Fleet.Engines), "profiles": len(cfg.Profiles.Rows)}, text: func(w io.Writer) {
 			fmt.Fprintf(w, "%d engines of %s may be served\n", len(cfg.Fleet.Engines), cfg.Fleet.Model)

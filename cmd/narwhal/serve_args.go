@@ -49,6 +49,8 @@ func portOfAddress(s string) (int, error) {
 func serveProblem(listen string, err error) error {
 	var held *journal.ErrHeld
 	switch {
+	case errors.Is(err, journal.ErrForeign):
+		return problem.Wrap(problem.Invalid, "journal_foreign", "open the journal", err, "nothing of it was changed; name a new file, or a journal, with --journal")
 	case errors.As(err, &held):
 		hint := "stop that router first; another fleet needs another file: --journal FILE"
 		if held.PID > 0 {

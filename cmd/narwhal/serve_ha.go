@@ -98,6 +98,10 @@ func (f *haFlags) valid(given func(string) bool) error {
 		return bad(fmt.Sprintf("--max-header-bytes is %d", f.headBytes), "it takes 1024 to 16777216")
 	case f.misses < 1:
 		return bad(fmt.Sprintf("--standby-takeover-after is %d", f.misses), "it takes a number of looks, 1 or more")
+	case given("lease-path") && f.path == "":
+		return bad("--lease-path is empty", "it names a file in a folder that all routers share; without the flag this router serves alone")
+	case !f.leased() && (given("lease-ttl") || given("lease-renew-interval") || given("lease-safety-margin") || given("router-id")):
+		return bad("options of a lease without one", "--lease-path FILE or --lease-etcd ENDPOINTS")
 	case f.path != "" && len(f.etcd) > 0:
 		return bad("--lease-path and --lease-etcd are both given", "the lease is in one of them")
 	case f.of != "" && !f.leased():
@@ -105,8 +109,8 @@ func (f *haFlags) valid(given func(string) bool) error {
 	case len(f.etcd) == 0 && (given("lease-etcd-key") || f.user != "" || f.pass != "" || f.ca != "" || f.cert != "" || f.private != ""):
 		return bad("options of etcd without --lease-etcd", "--lease-etcd https://HOST:2379")
 	}
-	if u, err := url.Parse(f.of); f.of != "" && (err != nil || u.Host == "" || u.User != nil) {
-		return bad(fmt.Sprintf("%q is no address of a router", f.of), "http://HOST:PORT")
+	if u, err := url.Parse(f.of); f.of != "" && (err != nil || u.Host == "" || u.User != nil || u.RawQuery != "" || u.Scheme != "http" && u.Scheme != "https") {
+		return bad("--of or --standby-of is no address of a router", "http://HOST:PORT, without user and query")
 	}
 	if f.leased() {
 		t := lease.Timing{TTL: seconds(f.ttl), Renew: seconds(f.renew), Margin: seconds(f.margin)}
@@ -117,17 +121,24 @@ func (f *haFlags) valid(given func(string) bool) error {
 	return nil
 }
 
-// apply completes a configuration. The result must be closed after the router has stopped.
-func (f *haFlags) apply(a *app, cfg *router.Config) (closer func(), err error) {
+// surface completes how the router meets its clients.
+func (f *haFlags) surface(a *app, cfg *router.Config) (err error) {
 	cfg.HTTP.KeepAlive, cfg.HTTP.LameDuck, cfg.HTTP.HeaderTimeout = seconds(f.keepAlive), seconds(f.lame), seconds(f.head)
 	cfg.HTTP.IdleTimeout, cfg.HTTP.MaxHeaderBytes = seconds(f.idle), f.headBytes
-	cfg.Access.Tenants = f.tenants
+	cfg.Access.Tenants, cfg.Continue = f.tenants, f.goOn
 	if f.control != "" {
 		if cfg.Access.Control, err = referred(a, f.control); err != nil {
-			return nil, problem.Wrap(problem.Invalid, "control_token", "read the control token", err, "--control-token env:NAME or file:PATH")
+			return problem.Wrap(problem.Invalid, "control_token", "read the control token", err, "--control-token env:NAME or file:PATH")
 		}
 	}
-	cfg.Continue = f.goOn
+	if _, err := router.New(*cfg); err != nil {
+		return problem.Wrap(problem.Invalid, "router_config", "check the router's configuration", err, "docs/configuration.md and docs/fleet-file.md list what each value may be")
+	}
+	return nil
+}
+
+// apply completes what routers share. The result must be closed after the router has stopped.
+func (f *haFlags) apply(a *app, cfg *router.Config) (closer func(), err error) {
 	h := &cfg.HA
 	h.StatePath, h.Resume, h.Renew = cfg.Fleet.Recovery.StatePath, f.resume || cfg.Fleet.Recovery.Resume, seconds(f.renew)
 	if h.StatePath != "" {

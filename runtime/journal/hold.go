@@ -64,6 +64,10 @@ func openHeld(path string) (*os.File, error) {
 		_ = f.Close()
 		return nil, err
 	}
+	if err := ours(f); err != nil {
+		_ = f.Close()
+		return nil, err
+	}
 	return f, nil
 }
 

@@ -167,7 +167,7 @@ func TestStartMendsTheLastLine(t *testing.T) {
 		lines  int
 	}{
 		"empty": {"", 1}, "whole": {meta + "\n", 2}, "no end": {meta, 2}, "torn": {meta + "\n" + `{"schema":"narwhal.jou`, 2},
-		"only a torn line": {`{"sch`, 1}, "long torn line": {meta + "\n" + strings.Repeat("x", 100_000), 2},
+		"only a torn line": {`{"meta":{"sch`, 1}, "long torn line": {meta + "\n" + strings.Repeat("x", 100_000), 2},
 	} {
 		path := filepath.Join(t.TempDir(), "j.jsonl")
 		if err := os.WriteFile(path, []byte(c.before), 0o600); err != nil {

@@ -45,7 +45,7 @@ func TestMain(m *testing.M) {
 	case "stub":
 		l := mustListen()
 		announce(l.Addr().String())
-		go newStub("c6e8847c-c16c-42be-9b16-4da0c95e526f").serve(l)
+		go newStub(fmt.Sprintf("c6e8847c-c16c-42be-9b16-%012d", os.Getpid())).serve(l)
 	case "router":
 		benchRouter(strings.Split(os.Getenv("NARWHAL_BENCH_ENGINES"), ","))
 	case "relay":

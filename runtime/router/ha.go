@@ -59,12 +59,11 @@ func (r *Router) enter(ctx context.Context) error {
 	term, err := h.Lease.Claim(ctx)
 	if err != nil {
 		var held *lease.HeldError
-		reason := standby.BlockUnavailable(err)
-		if errors.As(err, &held) {
-			reason = standby.BlockHeld
+		if !errors.As(err, &held) {
+			return err // a lease that cannot be read or written fences everybody for good
 		}
-		r.set.Logger.Error("router is fenced", "reason", reason, "error", err.Error())
-		r.Block(reason)
+		r.set.Logger.Error("router is fenced", "reason", standby.BlockHeld, "error", err.Error())
+		r.Block(standby.BlockHeld)
 		return nil
 	}
 	k := lease.Keep(h.Lease, term, r.set.renew())

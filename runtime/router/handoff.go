@@ -195,10 +195,14 @@ func (r *Router) saveState() {
 // resume restores the state file. A missing one is a first start; one of another fleet is
 // passed over; one that cannot be read ends the start.
 func (r *Router) resume() error {
-	f, err := os.Open(r.set.HA.StatePath)
+	st, err := os.Stat(r.set.HA.StatePath)
 	if errors.Is(err, fs.ErrNotExist) {
 		return nil
 	}
+	if err == nil && !st.Mode().IsRegular() {
+		return fmt.Errorf("resume from %s: it is no regular file", r.set.HA.StatePath)
+	}
+	f, err := os.Open(r.set.HA.StatePath)
 	if err != nil {
 		return fmt.Errorf("resume: %w", err)
 	}
