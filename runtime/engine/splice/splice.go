@@ -48,7 +48,7 @@ func (o *Object) index(src []byte, i int) error {
 	i = space(src, i+1)
 	for src[i] != '}' {
 		start := i
-		i = stringEnd(src, i)
+		i = str(src, i)
 		key, err := unquote(src[start:i])
 		if err != nil {
 			return fmt.Errorf("read key: %w", err)
@@ -56,7 +56,7 @@ func (o *Object) index(src []byte, i int) error {
 		i = space(src, i)
 		i = space(src, i+1) // the colon
 		from := i
-		i = valueEnd(src, i)
+		i = value(src, i)
 		o.members = append(o.members, member{key: key, raw: src[start:i], value: src[from:i]})
 		i = space(src, i)
 		if src[i] == ',' {
@@ -168,51 +168,6 @@ func space(b []byte, i int) int {
 		i++
 	}
 	return i
-}
-
-// stringEnd returns the index after the string that starts at i.
-func stringEnd(b []byte, i int) int {
-	for i = plain(b, i+1); b[i] != '"'; i = plain(b, i) {
-		i += 2 // the escape and what it escapes
-	}
-	return i + 1
-}
-
-// valueEnd returns the index after the value that starts at i; b is known to be valid.
-func valueEnd(b []byte, i int) int {
-	switch b[i] {
-	case '"':
-		return stringEnd(b, i)
-	case '{', '[':
-		return nestedEnd(b, i)
-	}
-	for i < len(b) {
-		switch b[i] {
-		case ',', '}', ']', ' ', '\t', '\n', '\r':
-			return i
-		}
-		i++
-	}
-	return i
-}
-
-func nestedEnd(b []byte, i int) int {
-	depth := 0
-	for {
-		switch b[i] {
-		case '"':
-			i = stringEnd(b, i)
-			continue
-		case '{', '[':
-			depth++
-		case '}', ']':
-			depth--
-		}
-		i++
-		if depth == 0 {
-			return i
-		}
-	}
 }
 
 // All yields each member with the bytes of its value, in order, repeated ones included.

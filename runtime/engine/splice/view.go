@@ -20,7 +20,7 @@ func Elements(valid []byte, most int) (elements [][]byte, ok bool) {
 	}
 	i = space(valid, i+1)
 	for valid[i] != ']' && len(elements) < most {
-		end := valueEnd(valid, i)
+		end := value(valid, i)
 		elements = append(elements, valid[i:end])
 		i = space(valid, end)
 		if valid[i] == ',' {
@@ -39,7 +39,7 @@ func Count(valid []byte) (elements, integers int, ok bool) {
 	}
 	i = space(valid, i+1)
 	for valid[i] != ']' {
-		end := valueEnd(valid, i)
+		end := value(valid, i)
 		elements++
 		if digits(valid[:end], i) == end {
 			integers++
