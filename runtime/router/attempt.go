@@ -17,7 +17,7 @@ import (
 func (q *request) attempt(n int) *failure {
 	q.phase = phaseAdmission
 	body := q.call.legs(q.r.set.Fleet.Model)
-	if q.cont != nil && q.cont.running {
+	if q.cont.goesOn() {
 		rest, err := q.rest(body)
 		if err != nil {
 			return internal(err.Error())
@@ -37,7 +37,7 @@ func (q *request) attempt(n int) *failure {
 	if f != nil {
 		return f
 	}
-	if q.cont == nil || !q.cont.running {
+	if !q.cont.goesOn() {
 		q.prefillEnd, q.firstToken, q.lastToken = 0, 0, 0
 	}
 	q.usage, q.finish, q.handoffDelay = nil, "", 0
@@ -71,17 +71,14 @@ func (q *request) prefillLeg(ctx context.Context, l *claim, n int, body splice.O
 	if err != nil {
 		return engine.Handoff{}, internal(err.Error())
 	}
-	ctx, cancel := context.WithCancelCause(ctx)
-	defer cancel(errFinished)
-	limit := time.AfterFunc(q.r.set.prefillTimeout, func() { cancel(errPrefill) })
-	defer limit.Stop()
+	id := legID(q.row.RID, n, phasePrefill)
 	start := o.now()
-	raw, f := q.buffer(ctx, l.p, leg, legID(q.row.RID, n, phasePrefill), phasePrefill)
+	raw, f := q.sendPrefill(ctx, l.p, leg, id)
 	end := o.now()
 	q.row.Upstream.Prefill += end - start
 	var h engine.Handoff
 	if f == nil {
-		h, f = q.handoff(l, raw, legID(q.row.RID, n, phasePrefill))
+		h, f = q.handoff(l, raw, id)
 	}
 	o.do(func() {
 		o.prefilled(l, end, f == nil)
@@ -104,7 +101,7 @@ func (q *request) prefillLeg(ctx context.Context, l *claim, n int, body splice.O
 	if f != nil {
 		return h, f
 	}
-	if q.cont == nil || !q.cont.running {
+	if !q.cont.goesOn() {
 		q.prefillEnd = end
 		q.row.TTFT = ptr(end - q.row.Arrived)
 	}
@@ -141,9 +138,23 @@ func (q *request) badHandoff(l *claim, err error) *failure {
 	return f
 }
 
+// sendPrefill is buffer within the prefill's own limit.
+func (q *request) sendPrefill(ctx context.Context, n *node, body []byte, id string) ([]byte, *failure) {
+	ctx, cancel := context.WithCancelCause(ctx)
+	defer cancel(errFinished)
+	limit := time.AfterFunc(q.r.set.prefillTimeout, func() { cancel(errPrefill) })
+	defer limit.Stop()
+	return q.buffer(ctx, n, body, id, phasePrefill)
+}
+
 // buffer sends a leg and reads its whole answer.
 func (q *request) buffer(ctx context.Context, n *node, body []byte, id, phase string) ([]byte, *failure) {
-	resp, err := n.data.Do(ctx, q.path(), body, id)
+	return n.whole(ctx, q.path(), body, id, phase, phase+" answer", q.r.set.Fleet.Serving.MaxResponseBytes)
+}
+
+// whole sends a call and reads its answer of at most limit bytes, which errors call what.
+func (n *node) whole(ctx context.Context, path string, body []byte, id, phase, what string, limit int64) ([]byte, *failure) {
+	resp, err := n.data.Do(ctx, path, body, id)
 	if err != nil {
 		return nil, fromTransport(ctx, phase, n.id, err)
 	}
@@ -151,7 +162,7 @@ func (q *request) buffer(ctx context.Context, n *node, body []byte, id, phase st
 		return nil, f
 	}
 	defer resp.Body.Close()
-	raw, err := engine.ReadAll(resp.Body, phase+" answer", q.r.set.Fleet.Serving.MaxResponseBytes)
+	raw, err := engine.ReadAll(resp.Body, what, limit)
 	if err != nil {
 		return nil, fromTransport(ctx, phase, n.id, err)
 	}

@@ -27,7 +27,7 @@ func (q *request) end(f *failure) {
 		if q.seated {
 			o.leaveSeat()
 		}
-		if q.counted {
+		if q.seat != nil {
 			o.n.retained--
 			o.n.drain.ended(o.now())
 			o.tenants.Done(o.now(), q.seat, q.took())

@@ -76,11 +76,7 @@ func (q *request) pair(l *claim, n int, body splice.Object) (first, second []byt
 // prefillOf runs the prefill leg of a pair and drains its answer.
 func (q *request) prefillOf(ctx context.Context, l *claim, n int, leg []byte) *failure {
 	o := q.r.own
-	ctx, cancel := context.WithCancelCause(ctx)
-	defer cancel(errFinished)
-	limit := time.AfterFunc(q.r.set.prefillTimeout, func() { cancel(errPrefill) })
-	defer limit.Stop()
-	_, f := q.buffer(ctx, l.p, leg, legID(q.row.RID, n, phasePrefill), phasePrefill)
+	_, f := q.sendPrefill(ctx, l.p, leg, legID(q.row.RID, n, phasePrefill))
 	end := o.now()
 	l.prefilledAt.Store(&end)
 	o.do(func() {

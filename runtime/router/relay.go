@@ -170,13 +170,9 @@ func (r *relay) event(e []byte) (bore bool, f *failure) {
 		}
 	}
 	if q.cont != nil && c != nil {
-		usage := c.usage != nil && len(c.choices) == 0
-		e = q.cont.follow(c, q.chat)
-		if usage {
-			q.usage = c.usage
-			if !q.call.usage {
-				return bore, nil
-			}
+		e = q.cont.follow(c, q.chat) // which also corrects the usage that was noted
+		if k == kindUsage && !q.call.usage {
+			return bore, nil
 		}
 	}
 	if r.sink != nil {
@@ -206,12 +202,11 @@ func (r *relay) first() {
 		return
 	}
 	r.begun = true
-	if q.cont != nil && q.cont.running {
+	if q.cont.goesOn() {
 		r.goOn()
 		return
 	}
-	o := q.r.own
-	now := o.now()
+	now := q.r.own.now()
 	q.firstToken = now
 	q.row.FirstByte = ptr(now - q.row.Arrived)
 	if end := r.l.prefilledAt.Load(); q.r.dialect.Concurrent() && r.hand {
@@ -228,10 +223,7 @@ func (r *relay) first() {
 	} else {
 		q.prefillEnd = now
 		q.row.TTFT = ptr(now - q.row.Arrived)
-		o.do(func() {
-			o.prefilled(r.l, now, true)
-			o.decoding(r.l)
-		})
+		r.prefilledHere()
 	}
 	for _, e := range r.held {
 		r.out = append(r.out, e...)
@@ -241,11 +233,16 @@ func (r *relay) first() {
 
 // goOn is the first output of a leg that continues a stream: the request's own times stand.
 func (r *relay) goOn() {
-	o := r.q.r.own
 	if r.hand {
 		r.q.untie()
 		return
 	}
+	r.prefilledHere()
+}
+
+// prefilledHere ends the prefill of a leg that did it by itself.
+func (r *relay) prefilledHere() {
+	o := r.q.r.own
 	o.do(func() {
 		o.prefilled(r.l, o.now(), true)
 		o.decoding(r.l)

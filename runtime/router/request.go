@@ -35,10 +35,9 @@ type request struct {
 	input        int
 	expect       int
 	started      bool // output went out
-	counted      bool // among the requests in the router
 	seated       bool
 	tenant       *tenant.Tenant
-	seat         *tenant.Seat // within the tenant's limits; the end gives it back
+	seat         *tenant.Seat // within the tenant's limits, of whoever is counted as in the router; the end gives it back
 	charged      bool
 	claim        *claim  // of the attempt in progress; end or the next attempt releases it
 	untie        func()  // from the producer's end
@@ -89,8 +88,9 @@ func (r *Router) completions(chat bool) http.HandlerFunc {
 
 // serve runs the request and returns how it failed; nil when it was answered whole.
 func (q *request) serve() *failure {
-	known := q.identify()
-	if f := q.arrive(known); f != nil {
+	t, unknown := q.r.identify(q.http.Header)
+	q.tenant = t
+	if f := q.arrive(unknown); f != nil {
 		return f
 	}
 	if f := q.ready(); f != nil {
@@ -124,8 +124,9 @@ func (q *request) serve() *failure {
 	return q.run()
 }
 
-// arrive counts the offer and takes a seat if one is free. The end gives it back.
-func (q *request) arrive(known *failure) (f *failure) {
+// arrive counts the offer, and the request if its tenant may have it here. The end counts it
+// out.
+func (q *request) arrive(unknown *failure) (f *failure) {
 	o := q.r.own
 	o.do(func() {
 		o.n.offered++
@@ -133,13 +134,12 @@ func (q *request) arrive(known *failure) (f *failure) {
 			f = overloaded(model.ReasonInflight, journal.Rejected, "router in-flight limit reached", o.n.drain.after(1))
 			return
 		}
-		if f = known; f == nil {
+		if f = unknown; f == nil {
 			f = q.seatOf(o)
 		}
 		if f != nil {
 			return
 		}
-		q.counted = true
 		o.n.retained++
 		o.n.retainedHigh = max(o.n.retainedHigh, o.n.retained)
 	})
@@ -313,7 +313,7 @@ func (q *request) run() *failure {
 
 // path is the route that legs go to: a stream that goes on has a prompt of token ids.
 func (q *request) path() string {
-	if q.cont != nil && q.cont.running {
+	if q.cont.goesOn() {
 		return "/v1/completions"
 	}
 	return q.call.path()
@@ -321,17 +321,10 @@ func (q *request) path() string {
 
 // pause waits before a retry; nothing when it need not.
 func (q *request) pause(wait time.Duration) *failure {
-	if wait <= 0 {
+	if wait <= 0 || rest(q.ctx, wait) {
 		return nil
 	}
-	t := time.NewTimer(wait)
-	defer t.Stop()
-	select {
-	case <-t.C:
-		return nil
-	case <-q.ctx.Done():
-		return ended(context.Cause(q.ctx))
-	}
+	return ended(context.Cause(q.ctx))
 }
 
 // release frees what the last attempt holds. It runs in the owner's goroutine.

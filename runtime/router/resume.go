@@ -67,6 +67,9 @@ func (q *request) limit() int {
 	return q.call.wanted
 }
 
+// goesOn reports whether the present leg goes on where another one broke.
+func (k *continuation) goesOn() bool { return k != nil && k.running }
+
 // goOn prepares the next leg: what was made so far belongs to the prompt.
 func (k *continuation) goOn() {
 	k.count++

@@ -73,14 +73,13 @@ func unauthorized() *failure {
 		reason: model.ReasonUnauthorized, code: ptr("invalid_api_key"), hasCode: true}
 }
 
-// identify finds the tenant of a request.
-func (q *request) identify() *failure {
-	t, err := q.r.access.set.FindIn(q.http.Header)
+// identify finds the tenant of a request by its headers.
+func (r *Router) identify(h http.Header) (*tenant.Tenant, *failure) {
+	t, err := r.access.set.FindIn(h)
 	if err != nil {
-		return unauthorized()
+		return nil, unauthorized()
 	}
-	q.tenant = t
-	return nil
+	return t, nil
 }
 
 // seatOf takes a seat within the tenant's limits. It runs in the owner's goroutine.

@@ -7,7 +7,6 @@ import (
 	"net/http"
 	"time"
 
-	"github.com/narwhal-fleet/narwhal/runtime/engine"
 	"github.com/narwhal-fleet/narwhal/runtime/engine/splice"
 	"github.com/narwhal-fleet/narwhal/runtime/model"
 )
@@ -21,7 +20,7 @@ func (r *Router) tokenize(w http.ResponseWriter, q *http.Request) {
 	ctx, cancel := context.WithTimeoutCause(q.Context(), r.set.requestTimeout, errDeadline)
 	defer cancel()
 	var raw []byte
-	f := (&request{r: r, http: q}).identify()
+	_, f := r.identify(q.Header)
 	if f == nil {
 		raw, f = r.tokenizeBody(w, q)
 	}
@@ -78,21 +77,9 @@ func (r *Router) tokenized(ctx context.Context, body []byte) ([]byte, *failure) 
 	}
 	ctx, cancel := context.WithTimeoutCause(ctx, max(r.set.count, r.set.health), errCount)
 	defer cancel()
-	resp, err := n.data.Do(ctx, "/tokenize", body, "")
-	if err != nil {
-		return nil, fromTransport(ctx, phaseAdmission, n.id, err)
-	}
-	if err := engine.Refused(resp); err != nil {
-		var status *engine.StatusError
-		if errors.As(err, &status) {
-			return nil, fromStatus(phaseAdmission, n.id, status)
-		}
-		return nil, fromTransport(ctx, phaseAdmission, n.id, err)
-	}
-	defer resp.Body.Close()
-	raw, err := engine.ReadAll(resp.Body, "tokenize answer", maxTokensAnswer)
-	if err != nil {
-		return nil, fromTransport(ctx, phaseAdmission, n.id, err)
+	raw, f := n.whole(ctx, "/tokenize", body, "", phaseAdmission, "tokenize answer", maxTokensAnswer)
+	if f != nil {
+		return nil, f
 	}
 	if !splice.Valid(raw) {
 		return nil, engineFault(phaseAdmission, n.id, model.ReasonInvalid, classNone, "answer is no JSON", false)
