@@ -26,7 +26,7 @@ func Prefill(d Dialect, body []byte) ([]byte, error) {
 }
 
 // Decode is Dialect.Decode of a body.
-func Decode(d Dialect, body []byte, h Handoff) ([]byte, error) {
+func Decode(d Dialect, body []byte, h *Handoff) ([]byte, error) {
 	o, err := splice.Parse(body)
 	if err != nil {
 		return nil, fmt.Errorf("rewrite for decode: %w", err)

@@ -29,12 +29,12 @@ type Dialect interface {
 	Prefill(o splice.Object) ([]byte, error)
 	// Decode returns the body of leg 2. With the zero Handoff it only strips what a client must
 	// not send, which is also the body of an unsplit request.
-	Decode(o splice.Object, h Handoff) ([]byte, error)
+	Decode(o splice.Object, h *Handoff) ([]byte, error)
 	// ParseHandoff reads leg 1's buffered answer, received at the given time.
 	// It returns ErrNoHandoff when the answer is well formed but carries none.
-	ParseHandoff(resp []byte, received time.Time) (Handoff, Usage, error)
+	ParseHandoff(resp []byte, received time.Time) (*Handoff, Usage, error)
 	// Check compares a handoff with what the caller knows. It returns a *HandoffError.
-	Check(h Handoff, want Expect) error
+	Check(h *Handoff, want Expect) error
 	// State reads the engine's counters and gauges from a scrape. It returns a *MissingError,
 	// beside the state read so far, when a needed metric is absent.
 	State(s Samples) (State, error)
@@ -87,14 +87,14 @@ type Handoff struct {
 }
 
 // Empty reports whether there is no handoff.
-func (h Handoff) Empty() bool { return len(h.Raw) == 0 }
+func (h *Handoff) Empty() bool { return h == nil || len(h.Raw) == 0 }
 
 // maxAge bounds the age of a handoff at the moment leg 2 goes out.
 const maxAge = 10 * time.Second
 
 // Deadline is the time after which leg 2 must not go out with this handoff: the smaller of
 // half the lease and ten seconds after receipt. A lease of 0 counts as unknown.
-func (h Handoff) Deadline(lease time.Duration) time.Time {
+func (h *Handoff) Deadline(lease time.Duration) time.Time {
 	age := maxAge
 	if lease > 0 && lease/2 < age {
 		age = lease / 2
@@ -135,22 +135,51 @@ type Usage struct {
 	CachedTokens     int `json:"-"`
 }
 
-// UnmarshalJSON reads an engine's usage object and its optional details.
+// UnmarshalJSON reads an engine's usage object and its optional details. A member that is
+// absent or null is 0.
 func (u *Usage) UnmarshalJSON(b []byte) error {
-	var w struct {
-		Prompt     int `json:"prompt_tokens"`
-		Completion int `json:"completion_tokens"`
-		Total      int `json:"total_tokens"`
-		Details    *struct {
-			Cached int `json:"cached_tokens"`
-		} `json:"prompt_tokens_details"`
+	*u = Usage{}
+	if string(b) == "null" {
+		return nil
 	}
-	if err := json.Unmarshal(b, &w); err != nil {
-		return fmt.Errorf("read usage: %w", err)
+	if len(b) == 0 || b[0] != '{' {
+		return errors.New("read usage: it is no object")
 	}
-	*u = Usage{PromptTokens: w.Prompt, CompletionTokens: w.Completion, TotalTokens: w.Total}
-	if w.Details != nil {
-		u.CachedTokens = w.Details.Cached
+	o := splice.View(b)
+	details := splice.Object{}
+	if d, ok := o.Get("prompt_tokens_details"); ok && string(d) != "null" {
+		if d[0] != '{' {
+			return errors.New("read usage: prompt_tokens_details is no object")
+		}
+		details = splice.View(d)
+	}
+	for _, m := range []struct {
+		o   splice.Object
+		key string
+		to  *int
+	}{
+		{o, "prompt_tokens", &u.PromptTokens},
+		{o, "completion_tokens", &u.CompletionTokens},
+		{o, "total_tokens", &u.TotalTokens},
+		{details, "cached_tokens", &u.CachedTokens},
+	} {
+		v, ok := m.o.Get(m.key)
+		if !ok || string(v) == "null" {
+			continue
+		}
+		if *m.to, ok = splice.Int(v); !ok {
+			return fmt.Errorf("read usage: %s is no integer", m.key)
+		}
 	}
 	return nil
+}
+
+// ReadUsage finds the usage in an answer. A nil usage without an error means that it has none.
+func ReadUsage(answer splice.Object) (*Usage, error) {
+	raw, ok := answer.Get("usage")
+	if !ok || string(raw) == "null" {
+		return nil, nil
+	}
+	u := &Usage{}
+	return u, u.UnmarshalJSON(raw)
 }

@@ -45,9 +45,10 @@ func (q *request) attempt(n int) *failure {
 	// The leg context ends with the attempt, so nothing of it outlives a retry.
 	ctx, cancel := context.WithCancelCause(q.ctx)
 	defer cancel(errFinished)
+	l.cut = cancel
 	if l.p == l.d {
 		defer l.d.tie(cancel)()
-		return q.tracedDecode(ctx, l, n, body, engine.Handoff{}, splittable || q.r.dialect.Concurrent() && q.call.choices == 1)
+		return q.tracedDecode(ctx, l, n, body, nil, splittable || q.r.dialect.Concurrent() && q.call.choices == 1)
 	}
 	// The producer matters until its KV has been read.
 	q.untie = l.p.tie(cancel)
@@ -64,19 +65,19 @@ func (q *request) attempt(n int) *failure {
 }
 
 // prefillLeg runs leg 1 and returns its checked handoff.
-func (q *request) prefillLeg(ctx context.Context, l *claim, n int, body splice.Object) (engine.Handoff, *failure) {
+func (q *request) prefillLeg(ctx context.Context, l *claim, n int, body splice.Object) (*engine.Handoff, *failure) {
 	q.phase = phasePrefill
 	o := q.r.own
 	leg, err := q.r.dialect.Prefill(body)
 	if err != nil {
-		return engine.Handoff{}, internal(err.Error())
+		return nil, internal(err.Error())
 	}
 	id := legID(q.row.RID, n, phasePrefill)
 	start := o.now()
 	raw, f := q.sendPrefill(ctx, l.p, leg, id)
 	end := o.now()
 	q.row.Upstream.Prefill += end - start
-	var h engine.Handoff
+	var h *engine.Handoff
 	if f == nil {
 		h, f = q.handoff(l, raw, id)
 	}
@@ -109,7 +110,7 @@ func (q *request) prefillLeg(ctx context.Context, l *claim, n int, body splice.O
 }
 
 // handoff reads and judges what leg 1 returned.
-func (q *request) handoff(l *claim, raw []byte, id string) (engine.Handoff, *failure) {
+func (q *request) handoff(l *claim, raw []byte, id string) (*engine.Handoff, *failure) {
 	h, u, err := q.r.dialect.ParseHandoff(raw, time.Now())
 	if err != nil {
 		return h, q.badHandoff(l, err)
@@ -183,22 +184,13 @@ func statusFailure(ctx context.Context, phase, iid string, resp *http.Response) 
 }
 
 // decodeLeg runs leg 2, or the only leg, and hands its answer to the client.
-func (q *request) decodeLeg(ctx context.Context, l *claim, n int, body splice.Object, h engine.Handoff, streamed bool) *failure {
+func (q *request) decodeLeg(ctx context.Context, l *claim, n int, body splice.Object, h *engine.Handoff, streamed bool) *failure {
 	q.phase = phaseDecode
 	o := q.r.own
 	if !h.Empty() && time.Now().After(h.Deadline(dur(l.ttl))) {
-		f := coded(504, "handoff_expired", "KV handoff expired before decode dispatch")
-		f.terminal, f.reason, f.phase, f.transient = "expired", model.ReasonHandoff, phasePrefill, true
-		f.engineID = l.p.id
-		return f
+		return handoffExpired(l.p.id)
 	}
-	if streamed || q.call.stream {
-		body = q.call.streamed(body)
-		if q.cont != nil {
-			body = body.With(splice.Set{Key: "return_token_ids", Value: json.RawMessage("true")})
-		}
-	}
-	leg, err := q.r.dialect.Decode(body, h)
+	leg, err := q.decodeBody(body, h, streamed)
 	if err != nil {
 		return internal(err.Error())
 	}
@@ -217,6 +209,26 @@ func (q *request) decodeLeg(ctx context.Context, l *claim, n int, body splice.Ob
 	if f != nil && f.terminal != journal.Cancelled && !q.started && q.firstToken == 0 {
 		l.sent.Store(false) // nobody is known to have read the handoff: its blocks wait for the lease
 	}
+	return f
+}
+
+// decodeBody is what leg 2, or the only leg, is asked.
+//
+//go:noinline
+func (q *request) decodeBody(body splice.Object, h *engine.Handoff, streamed bool) ([]byte, error) {
+	if streamed || q.call.stream {
+		body = q.call.streamed(body)
+		if q.cont != nil {
+			body = body.With(splice.Set{Key: "return_token_ids", Value: json.RawMessage("true")})
+		}
+	}
+	return q.r.dialect.Decode(body, h)
+}
+
+func handoffExpired(producer string) *failure {
+	f := coded(504, "handoff_expired", "KV handoff expired before decode dispatch")
+	f.terminal, f.reason, f.phase, f.transient = "expired", model.ReasonHandoff, phasePrefill, true
+	f.engineID = producer
 	return f
 }
 

@@ -60,13 +60,25 @@ type outlet struct {
 func (o *outlet) lock()   { o.mu.Lock() }
 func (o *outlet) unlock() { o.mu.Unlock() }
 
-// send writes and flushes. The caller holds the lock.
-func (o *outlet) send(w http.ResponseWriter, b []byte) error {
+// send writes and flushes. The caller holds the lock. The first write takes the head along,
+// which needs a deep stack: it has a goroutine of its own, so that the stream's own stack
+// stays small for as long as it waits.
+func (o *outlet) send(w http.ResponseWriter, b []byte) (err error) {
+	write := func() {
+		if _, err = w.Write(b); err == nil {
+			err = o.Flush()
+		}
+	}
+	first := o.last.IsZero()
 	o.last = time.Now()
-	if _, err := w.Write(b); err != nil {
+	if !first {
+		write()
 		return err
 	}
-	return o.Flush()
+	done := make(chan struct{})
+	go func() { defer close(done); write() }()
+	<-done
+	return err
 }
 
 // commit sets the head of a stream, which leaves with the first frame. The caller holds the

@@ -122,8 +122,8 @@ func (s *sizings) median() float64 {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	var in []float64
-	for i, at := range s.at {
-		if at.After(from) {
+	for i := range s.at {
+		if s.at[i].After(from) {
 			in = append(in, s.took[i])
 		}
 	}

@@ -1,6 +1,7 @@
 package router
 
 import (
+	"context"
 	"net"
 	"net/http"
 	"slices"
@@ -29,6 +30,7 @@ type claim struct {
 	pinned          bool                    // p holds KV for d
 	meet            engine.Rendezvous       // of p, for dialects whose legs run at once
 	prefilledAt     atomic.Pointer[float64] // end of the prefill leg that runs beside the decode leg
+	cut             context.CancelCauseFunc // ends the legs
 }
 
 // node is one engine. Fields below clients belong to the owner.

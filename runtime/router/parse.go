@@ -38,6 +38,9 @@ func reaching(key string) bool {
 	return key == "kv_transfer_params" || key == "ec_transfer_params" || strings.HasPrefix(key, "bootstrap_")
 }
 
+// forget lets go of the body, which may be large and its stream long.
+func (c *call) forget() { c.object, c.body = splice.Object{}, nil }
+
 func (c *call) path() string {
 	if c.chat {
 		return "/v1/chat/completions"

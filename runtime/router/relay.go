@@ -15,6 +15,13 @@ import (
 // maxHeld events may come before the first token.
 const maxHeld = 64
 
+// A stream reads into leastRead bytes, of which thousands may wait at once, and into more when
+// a read fills them.
+const (
+	leastRead = 512
+	mostRead  = 16 << 10
+)
+
 // relay carries one decode stream to its sink.
 type relay struct {
 	q     *request
@@ -33,13 +40,15 @@ type relay struct {
 // follow reads the decode leg as a stream. The first token must come within its limit, and
 // then each read within the gap.
 func (q *request) follow(ctx context.Context, l *claim, leg []byte, id string, hand bool) *failure {
-	ctx, cancel := context.WithCancelCause(ctx)
-	defer cancel(errFinished)
+	cancel := l.cut
 	limit := q.r.set.firstToken
 	if !hand {
 		limit = q.r.set.prefillTimeout // the prefill is part of this leg
 	} else if q.r.dialect.Concurrent() {
 		limit = min(limit, maxPairedFirstToken)
+		// The limits of this leg say nothing of the other one.
+		ctx, cancel = context.WithCancelCause(ctx)
+		defer cancel(errFinished)
 	}
 	watch := time.AfterFunc(limit, func() { cancel(errFirstToken) })
 	defer watch.Stop()
@@ -56,7 +65,7 @@ func (q *request) follow(ctx context.Context, l *claim, leg []byte, id string, h
 		r.sink = newAssembly(q.chat, q.call.ids)
 	}
 	gap := func() { cancel(errGap) }
-	buf := make([]byte, 16<<10)
+	buf := make([]byte, leastRead)
 	armed := false
 	for !r.done {
 		n, err := resp.Body.Read(buf)
@@ -80,6 +89,9 @@ func (q *request) follow(ctx context.Context, l *claim, leg []byte, id string, h
 		}
 		if err != nil {
 			return r.broken(ctx, err)
+		}
+		if n == len(buf) && n < mostRead {
+			buf = make([]byte, 4*n)
 		}
 	}
 	watch.Stop()
@@ -268,6 +280,9 @@ func (r *relay) flush() *failure {
 	}
 	q.out.lock()
 	q.commit()
+	if !q.started && q.cont == nil {
+		q.call.forget() // nothing sends it again
+	}
 	q.started = true
 	err := q.out.send(q.w, r.out)
 	q.out.unlock()

@@ -108,7 +108,7 @@ func (o *owner) bound(n *node) (b handoffBound, ok bool) {
 	if n.facts.lease <= 0 {
 		return b, false
 	}
-	age := engine.Handoff{}.Deadline(dur(n.facts.lease)).Sub(time.Time{})
+	age := (&engine.Handoff{}).Deadline(dur(n.facts.lease)).Sub(time.Time{})
 	return handoffBound{n.facts.lease, math.Floor(n.facts.lease / 6), age.Seconds()}, true
 }
 

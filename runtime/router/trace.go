@@ -122,7 +122,7 @@ func (q *request) tracedPlace(n int, unsplit bool) (l *claim, f *failure) {
 }
 
 // tracedPrefill is prefillLeg in its span.
-func (q *request) tracedPrefill(ctx context.Context, l *claim, n int, body splice.Object) (h engine.Handoff, f *failure) {
+func (q *request) tracedPrefill(ctx context.Context, l *claim, n int, body splice.Object) (h *engine.Handoff, f *failure) {
 	if q.r.set.Tracer == nil {
 		return q.prefillLeg(ctx, l, n, body)
 	}
@@ -135,10 +135,17 @@ func (q *request) tracedPrefill(ctx context.Context, l *claim, n int, body splic
 }
 
 // tracedDecode is decodeLeg in its span.
-func (q *request) tracedDecode(ctx context.Context, l *claim, n int, body splice.Object, h engine.Handoff, streamed bool) *failure {
+func (q *request) tracedDecode(ctx context.Context, l *claim, n int, body splice.Object, h *engine.Handoff, streamed bool) *failure {
 	if q.r.set.Tracer == nil {
 		return q.decodeLeg(ctx, l, n, body, h, streamed)
 	}
+	return q.spannedDecode(ctx, l, n, body, h, streamed)
+}
+
+// spannedDecode is apart so that a stream without a tracer does not keep its frame.
+//
+//go:noinline
+func (q *request) spannedDecode(ctx context.Context, l *claim, n int, body splice.Object, h *engine.Handoff, streamed bool) *failure {
 	attrs := []Attr{{"narwhal.engine", l.d.id}, {"narwhal.attempt", n}, {"narwhal.split", l.p != l.d}}
 	return q.within(ctx, spanDecode, time.Now(), attrs, func(ctx context.Context) *failure {
 		return q.decodeLeg(ctx, l, n, body, h, streamed)

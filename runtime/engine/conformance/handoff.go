@@ -10,7 +10,7 @@ import (
 	"github.com/narwhal-fleet/narwhal/runtime/engine"
 )
 
-func (s *suite) refused(t *testing.T, d *engine.Client, body []byte, h engine.Handoff) {
+func (s *suite) refused(t *testing.T, d *engine.Client, body []byte, h *engine.Handoff) {
 	t.Helper()
 	var se *engine.StatusError
 	if _, err := s.decode(t, d, body, h); !errors.As(err, &se) || se.Status < 500 {
@@ -19,7 +19,7 @@ func (s *suite) refused(t *testing.T, d *engine.Client, body []byte, h engine.Ha
 	if err := d.Health(s.limit(t)); err != nil {
 		t.Fatal("the engine did not survive:", err)
 	}
-	if got, err := s.decode(t, d, body, engine.Handoff{}); err != nil || len(got.TokenIDs) != 8 {
+	if got, err := s.decode(t, d, body, nil); err != nil || len(got.TokenIDs) != 8 {
 		t.Fatal("the engine does not go on:", err)
 	}
 }

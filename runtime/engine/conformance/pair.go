@@ -10,7 +10,7 @@ import (
 )
 
 // prefill runs leg 1 of a body and returns a checked handoff.
-func (s *suite) prefill(t *testing.T, p *engine.Client, path string, body []byte) engine.Handoff {
+func (s *suite) prefill(t *testing.T, p *engine.Client, path string, body []byte) *engine.Handoff {
 	t.Helper()
 	if reason, ok := engine.Splittable(s.Dialect, body); !ok {
 		t.Fatal("not splittable:", reason)
@@ -43,7 +43,7 @@ func (s *suite) prefill(t *testing.T, p *engine.Client, path string, body []byte
 }
 
 // decode runs leg 2, buffered.
-func (s *suite) decode(t *testing.T, d *engine.Client, body []byte, h engine.Handoff) (engine.Completion, error) {
+func (s *suite) decode(t *testing.T, d *engine.Client, body []byte, h *engine.Handoff) (engine.Completion, error) {
 	t.Helper()
 	leg, err := engine.Decode(s.Dialect, body, h)
 	if err != nil {
@@ -103,7 +103,7 @@ func (s *suite) split(t *testing.T) {
 		if s.Dialect.Concurrent() {
 			continue
 		}
-		local, err := s.decode(t, d, body, engine.Handoff{})
+		local, err := s.decode(t, d, body, nil)
 		if err != nil || !slices.Equal(local.TokenIDs, want.TokenIDs) {
 			t.Fatalf("%d tokens without the handoff: %v %v", n, local.TokenIDs, err)
 		}

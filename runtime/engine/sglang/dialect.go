@@ -41,7 +41,7 @@ func (dialect) Concurrent() bool { return true }
 func (dialect) Prefill(splice.Object) ([]byte, error) { return nil, engine.ErrConcurrent }
 
 // Decode is the body of an unsplit request, for an engine without a role.
-func (dialect) Decode(o splice.Object, h engine.Handoff) ([]byte, error) {
+func (dialect) Decode(o splice.Object, h *engine.Handoff) ([]byte, error) {
 	if !h.Empty() {
 		return nil, engine.ErrConcurrent
 	}
@@ -54,21 +54,23 @@ func (dialect) Decode(o splice.Object, h engine.Handoff) ([]byte, error) {
 }
 
 // ParseHandoff reads the usage of a leg's answer. There is never a handoff.
-func (dialect) ParseHandoff(resp []byte, _ time.Time) (engine.Handoff, engine.Usage, error) {
-	var w struct {
-		Usage *engine.Usage `json:"usage"`
+func (dialect) ParseHandoff(resp []byte, _ time.Time) (*engine.Handoff, engine.Usage, error) {
+	o, err := splice.Parse(resp)
+	if err != nil {
+		return nil, engine.Usage{}, fmt.Errorf("read answer of leg 1: %w", err)
 	}
-	if err := json.Unmarshal(resp, &w); err != nil {
-		return engine.Handoff{}, engine.Usage{}, fmt.Errorf("read answer of leg 1: %w", err)
+	u, err := engine.ReadUsage(o)
+	if err != nil {
+		return nil, engine.Usage{}, fmt.Errorf("read answer of leg 1: %w", err)
 	}
-	if w.Usage == nil {
-		return engine.Handoff{}, engine.Usage{}, errors.New("read answer of leg 1: no usage")
+	if u == nil {
+		return nil, engine.Usage{}, errors.New("read answer of leg 1: no usage")
 	}
-	return engine.Handoff{}, *w.Usage, engine.ErrNoHandoff
+	return nil, *u, engine.ErrNoHandoff
 }
 
 // Check refuses every handoff: none can be this engine's.
-func (dialect) Check(engine.Handoff, engine.Expect) error {
+func (dialect) Check(*engine.Handoff, engine.Expect) error {
 	return &engine.HandoffError{Field: "kv_transfer_params", Reason: "is of another dialect"}
 }
 

@@ -81,11 +81,11 @@ func TestOneLeg(t *testing.T) {
 	if !d.Concurrent() || d.Name() != "sglang" {
 		t.Fatal(d.Name())
 	}
-	got, err := engine.Decode(d, []byte(`{"prompt":"x","max_completion_tokens":7,"rid":"r","stream":false,"bootstrap_host":"h","temperature":0.70}`), engine.Handoff{})
+	got, err := engine.Decode(d, []byte(`{"prompt":"x","max_completion_tokens":7,"rid":"r","stream":false,"bootstrap_host":"h","temperature":0.70}`), nil)
 	if want := `{"prompt":"x","stream":false,"temperature":0.70,"max_tokens":7}`; err != nil || string(got) != want {
 		t.Fatalf("%s %v", got, err)
 	}
-	h := engine.Handoff{Raw: json.RawMessage(`{}`)}
+	h := &engine.Handoff{Raw: json.RawMessage(`{}`)}
 	if _, err := engine.Decode(d, []byte(`{}`), h); !errors.Is(err, engine.ErrConcurrent) {
 		t.Fatal(err)
 	}

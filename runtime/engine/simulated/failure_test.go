@@ -53,7 +53,7 @@ func TestDeaths(t *testing.T) {
 	}
 }
 
-func mutate(t *testing.T, h engine.Handoff, change func(map[string]any)) engine.Handoff {
+func mutate(t *testing.T, h *engine.Handoff, change func(map[string]any)) *engine.Handoff {
 	t.Helper()
 	var m map[string]any
 	if err := json.Unmarshal(h.Raw, &m); err != nil {
@@ -64,7 +64,7 @@ func mutate(t *testing.T, h engine.Handoff, change func(map[string]any)) engine.
 	if err != nil {
 		t.Fatal(err)
 	}
-	return engine.Handoff{Raw: raw}
+	return &engine.Handoff{Raw: raw}
 }
 
 func TestMissingHostHangsAndKills(t *testing.T) {

@@ -79,7 +79,7 @@ func ask(t *testing.T, c *engine.Client, body string) engine.Completion {
 const long = `"prompt":"the quick brown fox jumps over the lazy dog and then goes home to sleep for a very long time indeed","temperature":0,"return_token_ids":true`
 
 // leg1 returns a handoff for the long prompt.
-func leg1(t *testing.T, c *engine.Client, body string) engine.Handoff {
+func leg1(t *testing.T, c *engine.Client, body string) *engine.Handoff {
 	t.Helper()
 	b, err := engine.Prefill(vllm.New(), []byte(body))
 	if err != nil {
@@ -92,7 +92,7 @@ func leg1(t *testing.T, c *engine.Client, body string) engine.Handoff {
 	return h
 }
 
-func leg2(t *testing.T, c *engine.Client, body string, h engine.Handoff) (engine.Completion, error) {
+func leg2(t *testing.T, c *engine.Client, body string, h *engine.Handoff) (engine.Completion, error) {
 	t.Helper()
 	b, err := engine.Decode(vllm.New(), []byte(body), h)
 	if err != nil {

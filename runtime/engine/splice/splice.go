@@ -46,6 +46,9 @@ func Parse(src []byte) (Object, error) {
 // index reads the members of the valid object that starts at i.
 func (o *Object) index(src []byte, i int) error {
 	i = space(src, i+1)
+	if src[i] != '}' {
+		o.members = make([]member, 0, 8)
+	}
 	for src[i] != '}' {
 		start := i
 		i = str(src, i)

@@ -3,6 +3,7 @@ package splice
 import (
 	"bytes"
 	"encoding/json"
+	"slices"
 	"strings"
 	"testing"
 	"unicode/utf16"
@@ -99,5 +100,34 @@ func BenchmarkValid(b *testing.B) {
 				valid(s)
 			}
 		})
+	}
+}
+
+// The typed readers agree with encoding/json where that is strict.
+func TestReadersAgreeWithEncodingJSON(t *testing.T) {
+	for _, in := range []string{`0`, `-0`, `7`, `-12`, `1.0`, `1e2`, `9223372036854775807`, `9223372036854775808`, `"7"`, `null`, `true`, `false`, `[]`, `[1]`, `[1, 2 ,3]`, `[1,"x"]`, `[1.5]`, `[[]]`, `[[1],[2, 3]]`, `[ [1] , 2]`, `[[1],null]`, `{}`, ` [1]`} {
+		var n int
+		err := json.Unmarshal([]byte(in), &n)
+		if got, ok := Int([]byte(in)); ok != (err == nil && in != "null") || ok && got != n {
+			t.Errorf("Int(%s) = %d, %v", in, got, ok)
+		}
+		var v bool
+		err = json.Unmarshal([]byte(in), &v)
+		if got, ok := Bool([]byte(in)); ok != (err == nil && in != "null") || ok && got != v {
+			t.Errorf("Bool(%s) = %v, %v", in, got, ok)
+		}
+		var row []int
+		err = json.Unmarshal([]byte(in), &row)
+		if got, ok := Ints([]byte(in)); ok != (err == nil && in != "null") || ok && !slices.Equal(got, row) {
+			t.Errorf("Ints(%s) = %v, %v", in, got, ok)
+		}
+		var rows [][]int
+		err = json.Unmarshal([]byte(in), &rows)
+		if got, ok := Rows([]byte(in)); ok != (err == nil && !strings.Contains(in, "null")) || ok && !slices.EqualFunc(got, rows, slices.Equal[[]int]) {
+			t.Errorf("Rows(%s) = %v, %v", in, got, ok)
+		}
+	}
+	if v, ok := Elements([]byte(`[1,2,3]`), 2); !ok || len(v) != 2 {
+		t.Errorf("Elements stopped at %d, %v", len(v), ok)
 	}
 }

@@ -94,7 +94,7 @@ func (dialect) Prefill(o splice.Object) ([]byte, error) {
 }
 
 // Decode strips what a client may not send and adds the handoff's bytes.
-func (dialect) Decode(o splice.Object, h engine.Handoff) ([]byte, error) {
+func (dialect) Decode(o splice.Object, h *engine.Handoff) ([]byte, error) {
 	if h.Empty() {
 		return o.Edit(foreign), nil
 	}

@@ -95,7 +95,7 @@ func TestDecodeEqualsRecordedLeg(t *testing.T) {
 			if err != nil {
 				t.Fatal(err)
 			}
-			client, err := engine.Decode(New(), want, engine.Handoff{})
+			client, err := engine.Decode(New(), want, nil)
 			if err != nil {
 				t.Fatal(err)
 			}
@@ -182,7 +182,7 @@ func TestLegsAgree(t *testing.T) {
 		if err != nil {
 			t.Fatal(err)
 		}
-		d, err := engine.Decode(New(), body, engine.Handoff{Raw: json.RawMessage(`{"x":1}`)})
+		d, err := engine.Decode(New(), body, &engine.Handoff{Raw: json.RawMessage(`{"x":1}`)})
 		if err != nil {
 			t.Fatal(err)
 		}

@@ -2,85 +2,70 @@ package vllm
 
 import (
 	"bytes"
-	"encoding/json"
 	"errors"
 	"fmt"
 	"strings"
 	"time"
 
 	"github.com/narwhal-fleet/narwhal/runtime/engine"
+	"github.com/narwhal-fleet/narwhal/runtime/engine/splice"
 )
 
 // ParseHandoff accepts any JSON object as a handoff and leaves judgement to Check, so that a
 // malformed one can be reported with its fields.
-func (dialect) ParseHandoff(resp []byte, received time.Time) (engine.Handoff, engine.Usage, error) {
-	var w struct {
-		Usage   *engine.Usage   `json:"usage"`
-		Handoff json.RawMessage `json:"kv_transfer_params"`
+func (dialect) ParseHandoff(resp []byte, received time.Time) (*engine.Handoff, engine.Usage, error) {
+	o, err := splice.Parse(resp)
+	if err != nil {
+		return nil, engine.Usage{}, fmt.Errorf("read prefill answer: %w", err)
 	}
-	if err := json.Unmarshal(resp, &w); err != nil {
-		return engine.Handoff{}, engine.Usage{}, fmt.Errorf("read prefill answer: %w", err)
+	u, err := engine.ReadUsage(o)
+	if err != nil {
+		return nil, engine.Usage{}, fmt.Errorf("read prefill answer: %w", err)
 	}
-	if w.Usage == nil {
-		return engine.Handoff{}, engine.Usage{}, errors.New("read prefill answer: no usage")
+	if u == nil {
+		return nil, engine.Usage{}, errors.New("read prefill answer: no usage")
 	}
-	if len(w.Handoff) == 0 || null(w.Handoff) {
-		return engine.Handoff{}, *w.Usage, engine.ErrNoHandoff
+	raw, ok := o.Get(transferField)
+	if !ok || null(raw) {
+		return nil, *u, engine.ErrNoHandoff
 	}
-	h, err := readHandoff(w.Handoff)
+	if raw[0] != '{' {
+		return &engine.Handoff{Received: received}, *u, &engine.HandoffError{Field: transferField, Reason: "is no object"}
+	}
+	h := readHandoff(raw)
 	h.Received = received
-	return h, *w.Usage, err
+	return h, *u, nil
 }
 
-type wireHandoff struct {
-	RemotePrefill json.RawMessage `json:"do_remote_prefill"`
-	RemoteDecode  json.RawMessage `json:"do_remote_decode"`
-	Blocks        json.RawMessage `json:"remote_block_ids"`
-	EngineID      json.RawMessage `json:"remote_engine_id"`
-	RequestID     json.RawMessage `json:"remote_request_id"`
-	Host          json.RawMessage `json:"remote_host"`
-	Port          json.RawMessage `json:"remote_port"`
-	TP            json.RawMessage `json:"tp_size"`
-	DCP           json.RawMessage `json:"dcp_size"`
-	PP            json.RawMessage `json:"pp_size"`
-	Tokens        json.RawMessage `json:"remote_num_tokens"`
-	Cached        json.RawMessage `json:"remote_prefill_cached_tokens"`
-	Mode          json.RawMessage `json:"transfer_mode"`
+// readHandoff leaves the zero value for a member that is absent, null or of another type:
+// Check refuses those.
+func readHandoff(raw []byte) *engine.Handoff {
+	o := splice.View(raw)
+	h := &engine.Handoff{Raw: bytes.Clone(raw)}
+	h.RemotePrefill, _ = splice.Bool(member(o, "do_remote_prefill"))
+	h.RemoteDecode, _ = splice.Bool(member(o, "do_remote_decode"))
+	h.EngineID, _ = splice.String(member(o, "remote_engine_id"))
+	h.RequestID, _ = splice.String(member(o, "remote_request_id"))
+	h.Host, _ = splice.String(member(o, "remote_host"))
+	h.Port, _ = splice.Int(member(o, "remote_port"))
+	h.TP, _ = splice.Int(member(o, "tp_size"))
+	h.DCP, _ = splice.Int(member(o, "dcp_size"))
+	h.PP, _ = splice.Int(member(o, "pp_size"))
+	h.Tokens, _ = splice.Int(member(o, "remote_num_tokens"))
+	h.CachedTokens, _ = splice.Int(member(o, "remote_prefill_cached_tokens"))
+	h.TransferMode, _ = splice.String(member(o, "transfer_mode"))
+	blocks := member(o, "remote_block_ids")
+	if rows, ok := splice.Rows(blocks); ok {
+		h.Blocks = rows
+	} else {
+		_, h.Flat = splice.Ints(blocks)
+	}
+	return h
 }
 
-func readHandoff(raw json.RawMessage) (engine.Handoff, error) {
-	var w wireHandoff
-	if raw[0] != '{' || json.Unmarshal(raw, &w) != nil {
-		return engine.Handoff{}, &engine.HandoffError{Field: transferField, Reason: "is no object"}
-	}
-	h := engine.Handoff{Raw: bytes.Clone(raw)}
-	read(w.RemotePrefill, &h.RemotePrefill)
-	read(w.RemoteDecode, &h.RemoteDecode)
-	read(w.EngineID, &h.EngineID)
-	read(w.RequestID, &h.RequestID)
-	read(w.Host, &h.Host)
-	read(w.Port, &h.Port)
-	read(w.TP, &h.TP)
-	read(w.DCP, &h.DCP)
-	read(w.PP, &h.PP)
-	read(w.Tokens, &h.Tokens)
-	read(w.Cached, &h.CachedTokens)
-	read(w.Mode, &h.TransferMode)
-	var flat []int
-	if json.Unmarshal(w.Blocks, &h.Blocks) != nil {
-		h.Blocks = nil
-		h.Flat = json.Unmarshal(w.Blocks, &flat) == nil
-	}
-	return h, nil
-}
-
-// read leaves the zero value for a member that is absent, null or of another type: Check
-// refuses those.
-func read[T any](raw json.RawMessage, v *T) {
-	var x T
-	if json.Unmarshal(raw, &x) == nil {
-		*v = x
-	}
+func member(o splice.Object, key string) []byte {
+	v, _ := o.Get(key)
+	return v
 }
 
 func bad(field, format string, a ...any) error {
@@ -89,11 +74,11 @@ func bad(field, format string, a ...any) error {
 
 // Check applies the table of the dialect contract. The order is that of the damage: what
 // kills a decoding engine first, then what misleads it.
-func (dialect) Check(h engine.Handoff, want engine.Expect) error {
+func (dialect) Check(h *engine.Handoff, want engine.Expect) error {
 	if h.Empty() {
 		return bad(transferField, "is absent")
 	}
-	for _, check := range []func(engine.Handoff, engine.Expect) error{
+	for _, check := range []func(*engine.Handoff, engine.Expect) error{
 		checkBlocks, checkPeer, checkShape, checkTokens,
 	} {
 		if err := check(h, want); err != nil {
@@ -103,7 +88,7 @@ func (dialect) Check(h engine.Handoff, want engine.Expect) error {
 	return nil
 }
 
-func checkBlocks(h engine.Handoff, want engine.Expect) error {
+func checkBlocks(h *engine.Handoff, want engine.Expect) error {
 	const f = "remote_block_ids"
 	switch {
 	case h.Flat:
@@ -131,7 +116,7 @@ func checkBlocks(h engine.Handoff, want engine.Expect) error {
 	return nil
 }
 
-func checkPeer(h engine.Handoff, want engine.Expect) error {
+func checkPeer(h *engine.Handoff, want engine.Expect) error {
 	switch {
 	case h.EngineID == "":
 		return bad("remote_engine_id", "is no non-empty string")
@@ -153,7 +138,7 @@ func checkPeer(h engine.Handoff, want engine.Expect) error {
 	return nil
 }
 
-func checkShape(h engine.Handoff, _ engine.Expect) error {
+func checkShape(h *engine.Handoff, _ engine.Expect) error {
 	switch {
 	case !h.RemotePrefill:
 		return bad("do_remote_prefill", "is not true")
@@ -169,7 +154,7 @@ func checkShape(h engine.Handoff, _ engine.Expect) error {
 	return nil
 }
 
-func checkTokens(h engine.Handoff, want engine.Expect) error {
+func checkTokens(h *engine.Handoff, want engine.Expect) error {
 	switch {
 	case h.Tokens < 1:
 		return bad("remote_num_tokens", "is no positive integer")

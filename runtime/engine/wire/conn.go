@@ -23,7 +23,7 @@ type conn struct {
 
 func newConn(p *Pool, n net.Conn) *conn {
 	c := &conn{pool: p, net: n}
-	c.br = bufio.NewReaderSize(c, 4<<10)
+	c.br = bufio.NewReaderSize(c, 2<<10)
 	return c
 }
 

@@ -71,12 +71,24 @@ func (p *Pool) take(ctx context.Context) (*conn, error) {
 	if c := p.reuse(); c != nil {
 		return c, nil
 	}
-	n, err := p.dialer.DialContext(ctx, "tcp", p.opt.Address)
+	n, err := p.dial(ctx)
 	if err != nil {
 		<-p.seats
 		return nil, fmt.Errorf("connect to engine: %w", err)
 	}
 	return newConn(p, n), nil
+}
+
+// dial connects in a goroutine of its own: a dial needs a deep stack, which the goroutine of
+// a long silent stream would keep.
+func (p *Pool) dial(ctx context.Context) (n net.Conn, err error) {
+	done := make(chan struct{})
+	go func() {
+		defer close(done)
+		n, err = p.dialer.DialContext(ctx, "tcp", p.opt.Address)
+	}()
+	<-done
+	return n, err
 }
 
 func (p *Pool) seat(ctx context.Context) error {
