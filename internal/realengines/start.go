@@ -2,6 +2,7 @@ package realengines
 
 import (
 	"context"
+	"math/rand/v2"
 	"net"
 	"os"
 	"os/exec"
@@ -61,14 +62,19 @@ func New(tb testing.TB, side bool, extra ...string) *Engine {
 	return e
 }
 
+// freePort returns a free port below those that the kernel hands out: an engine binds its
+// ports most of a minute later, and others take ports of the kernel's range all the time.
 func freePort(tb testing.TB) int {
 	tb.Helper()
-	l, err := net.Listen("tcp", "127.0.0.1:0")
-	if err != nil {
-		tb.Fatal(err)
+	for range 100 {
+		port := 20000 + rand.IntN(12000)
+		if l, err := net.Listen("tcp", net.JoinHostPort("127.0.0.1", strconv.Itoa(port))); err == nil {
+			l.Close()
+			return port
+		}
 	}
-	defer l.Close()
-	return l.Addr().(*net.TCPAddr).Port
+	tb.Fatal("no free port from 20000 to 32000")
+	return 0
 }
 
 // Start runs the engine in a process group of its own, which ends with the test.
