@@ -159,7 +159,8 @@ func (a *app) routerConfig(ctx context.Context, f serveFlags) (router.Config, er
 		cfg.JournalPath = filepath.Join(filepath.Dir(l.fleet.Profiles.Path), "journal.jsonl")
 	}
 	if attested(l.fleet) {
-		cfg.Verify = verifyAttested(l.fleet)
+		side := newSidecars(l.fleet)
+		cfg.Verify, cfg.Attest = side.verify, side.attest
 	}
 	if err := router.Check(cfg); err != nil {
 		return cfg, problem.Wrap(problem.Invalid, "router_config", "check the router's configuration", err, "narwhal validate names lines; narwhal profile measures engines")
@@ -205,38 +206,71 @@ func attested(f fleet.Fleet) bool {
 
 const attestLimit = 5 * time.Second
 
-// verifyAttested judges a live engine by its sidecar: it must attest the same process
-// and the launch that its profile was measured on.
-func verifyAttested(f fleet.Fleet) func(context.Context, profile.Row, engine.Identity) error {
-	client := &http.Client{Timeout: attestLimit, CheckRedirect: func(*http.Request, []*http.Request) error { return http.ErrUseLastResponse }}
-	return func(ctx context.Context, row profile.Row, id engine.Identity) error {
-		e, ok := f.ByID(row.IID)
-		if !ok {
-			return fmt.Errorf("verify engine %q: not in the fleet", row.IID)
-		}
-		req, err := http.NewRequestWithContext(ctx, http.MethodGet, e.AttestationURL, nil)
-		if err != nil {
-			return fmt.Errorf("verify engine %s: %w", row.IID, err)
-		}
-		resp, err := client.Do(req)
-		if err != nil {
-			return fmt.Errorf("verify engine %s: %w", row.IID, err)
-		}
-		defer resp.Body.Close()
-		b, err := io.ReadAll(io.LimitReader(resp.Body, attest.MaxResponse+1))
-		if err != nil || resp.StatusCode != http.StatusOK {
-			return fmt.Errorf("verify engine %s: its sidecar answered %d", row.IID, resp.StatusCode)
-		}
-		r, err := attest.ParseResponse(b)
-		if err != nil {
-			return fmt.Errorf("verify engine %s: %w", row.IID, err)
-		}
-		switch {
-		case r.EngineVersion != id.Version || math.Abs(r.ProcessStart-id.ProcessStart) > 1e-3:
-			return fmt.Errorf("verify engine %s: its sidecar attests another process", row.IID)
-		case row.GenerationDigest == nil || r.Binding() != *row.GenerationDigest:
-			return fmt.Errorf("verify engine %s: its profile was measured on another launch", row.IID)
-		}
-		return nil
+// sidecars asks the sidecars of a fleet for their attestations.
+type sidecars struct {
+	fleet  fleet.Fleet
+	client *http.Client
+}
+
+func newSidecars(f fleet.Fleet) sidecars {
+	return sidecars{f, &http.Client{Timeout: attestLimit, CheckRedirect: func(*http.Request, []*http.Request) error { return http.ErrUseLastResponse }}}
+}
+
+// read returns an engine's attestation, which must be of the process with this identity.
+func (s sidecars) read(ctx context.Context, iid string, id engine.Identity) (attest.Response, error) {
+	e, ok := s.fleet.ByID(iid)
+	if !ok {
+		return attest.Response{}, fmt.Errorf("verify engine %q: not in the fleet", iid)
 	}
+	req, err := http.NewRequestWithContext(ctx, http.MethodGet, e.AttestationURL, nil)
+	if err != nil {
+		return attest.Response{}, fmt.Errorf("verify engine %s: %w", iid, err)
+	}
+	resp, err := s.client.Do(req)
+	if err != nil {
+		return attest.Response{}, fmt.Errorf("verify engine %s: %w", iid, err)
+	}
+	defer resp.Body.Close()
+	b, err := io.ReadAll(io.LimitReader(resp.Body, attest.MaxResponse+1))
+	if err != nil || resp.StatusCode != http.StatusOK {
+		return attest.Response{}, fmt.Errorf("verify engine %s: its sidecar answered %d", iid, resp.StatusCode)
+	}
+	r, err := attest.ParseResponse(b)
+	if err != nil {
+		return r, fmt.Errorf("verify engine %s: %w", iid, err)
+	}
+	if r.EngineVersion != id.Version || math.Abs(r.ProcessStart-id.ProcessStart) > 1e-3 {
+		return r, fmt.Errorf("verify engine %s: its sidecar attests another process", iid)
+	}
+	return r, nil
+}
+
+// verify judges a live engine by its sidecar: it must attest the same process and the
+// launch that its profile was measured on.
+func (s sidecars) verify(ctx context.Context, row profile.Row, id engine.Identity) error {
+	r, err := s.read(ctx, row.IID, id)
+	if err != nil {
+		return err
+	}
+	if row.GenerationDigest == nil || r.Binding() != *row.GenerationDigest {
+		return fmt.Errorf("verify engine %s: its profile was measured on another launch", row.IID)
+	}
+	return nil
+}
+
+// attest judges by the sidecar alone: the same process, and the contract of the fleet if it
+// has one. An image that the contract leaves open may be any.
+func (s sidecars) attest(ctx context.Context, iid string, id engine.Identity) error {
+	r, err := s.read(ctx, iid, id)
+	if err != nil || s.fleet.EngineContract == nil {
+		return err
+	}
+	want, got := *s.fleet.EngineContract, r.Contract
+	if want.ImageDigest == "" {
+		got.ImageDigest = ""
+	}
+	if a, b := want.Fingerprint(), got.Fingerprint(); a != b {
+		return fmt.Errorf("verify engine %s: its sidecar attests contract %s, this fleet's is %s", iid, b, a)
+	}
+	return nil
 }

@@ -78,7 +78,7 @@ cause | string | - | - | connection, liveness, health_probe, inference_probe, pr
 
 engine_readmitted: It is back.
 iid | string | - | - | -
-evidence | string | - | - | health or lifecycle.
+evidence | string | - | - | health, verification or lifecycle.
 
 engine_hold_started: An engine is held out of placement while it is a suspect.
 iid | string | - | - | -
@@ -94,9 +94,15 @@ held_s | number | s | - | -
 engine_probe: A suspect was probed.
 iid | string | - | - | -
 kind | string | - | - | verify_health or verify_inference.
-outcome | string | - | - | passed or failed.
-producer | string or null | - | of verify_inference | Always null: the suspect alone is asked.
-recorded_producer | string or null | - | of verify_inference | Always null.
+outcome | string | - | - | passed, failed, inconclusive, producer_failed, consumer_failed or unavailable.
+producer | string or null | - | of verify_inference | Engine whose KV the suspect read; null: it was asked alone.
+recorded_producer | string or null | - | of verify_inference | Engine with whose KV it had failed.
+producer_class | string | - | of producer_failed | Breaker class of the producer's failure, which says nothing of the suspect.
+consumer | string | - | where the suspect prefills and a peer decodes | Engine that read the suspect's KV.
+consumer_class | string | - | of consumer_failed | Breaker class of the consumer's failure.
+prefill_class | string | - | where that leg failed | Breaker class of the prefilling leg's failure.
+decode_class | string | - | where that leg failed | Breaker class of the decoding leg's failure.
+reason | string | - | of unavailable | no_producer or no_consumer.
 
 engine_alarm: An engine's own counters say that something went wrong although its answers were good.
 iid | string | - | - | -
@@ -104,12 +110,16 @@ alarm | string | - | - | notification_after_expiry, lease_expired or local_recom
 count | int | - | - | How often since the last look.
 
 engine_lifecycle: A drain, a hold of the fleet or a readmission went on. Its clock is the wall's.
-action | string | - | - | drain_started, process_recorded, drain_complete, drain_deadline_exceeded, validation_started, validation_failed, readmitted, wave_started, wave_readmitted or restart_required.
+action | string | - | - | drain_started, process_recorded, drain_blocked, drain_complete, drain_deadline_exceeded, wave_started, wave_ready_to_stop, validation_started, recovery_validation_started, validation_failed, readmitted, wave_readmitted, restart_required, process_excluded or profile_recovery_blocked.
 wave_id | string | - | - | Id of the hold of the whole fleet; empty without one.
 iid | string | - | of one engine | -
 resident | object | - | of one engine | Its requests, as prefill and decode.
 process_start | number | s, wall | where it is known | When its process began.
 error | string | - | where it is blocked | Why.
+engines | list | - | of a wave | Ids of the engines that it holds, validates or returns.
+reason | string | - | of process_excluded, restart_required | What was found, or the cause of the ejection.
+previous_process_start | number | s, wall | of process_excluded | Start of the process that was known.
+observed_process_start | number | s, wall | of process_excluded where it is told | Start of the one that answers.
 
 handoff_refused: A prefill returned a handoff that failed its check.
 iid | string | - | - | Its producer.

@@ -34,7 +34,7 @@ func (o *owner) watchEngine(n *node, st *engine.State) {
 	if st == nil {
 		return
 	}
-	old, local := n.counters, n.local
+	old, local := n.counters, n.local+int(n.probed.Swap(0))
 	n.counters, n.local = st, 0
 	if old == nil || old.ProcessStart != st.ProcessStart {
 		return

@@ -36,6 +36,9 @@ func (r *Router) blame(f *failure) {
 			return
 		}
 		n.streak[f.class]++
+		if f.class == classStream {
+			n.suspect(f.source)
+		}
 		if r.set.Fleet.Recovery.FailureQuarantineS > 0 {
 			r.own.quarantine(n, holdTimed, f.source)
 		}
@@ -68,6 +71,9 @@ func (r *Router) blame(f *failure) {
 func (o *owner) absolve(n *node, what ...string) {
 	for _, c := range what {
 		delete(n.streak, c)
+		if c == classStream && (n.hold == nil || n.hold.kind != holdInference) {
+			clear(n.sources) // those of a held suspect stay until its probes have passed
+		}
 	}
 	n.misses = 0
 }
@@ -86,7 +92,7 @@ func (o *owner) eject(n *node, cause string) {
 	o.n.ejections[[2]string{n.id, cause}]++
 	if o.set.wholeWave() && o.wave == "" && o.required == "" {
 		o.required = cause
-		o.lifecycleEvent(n, "restart_required")
+		o.lifecycleEvent(n, "restart_required", eventField{"reason", cause})
 	}
 	o.publish()
 	o.set.Logger.Warn("engine ejected", "engine", n.id, "cause", cause)
@@ -96,6 +102,7 @@ func (o *owner) eject(n *node, cause string) {
 func (o *owner) readmit(n *node, f facts, evidence string) {
 	n.ejected, n.misses, n.verifying = "", 0, false
 	clear(n.streak)
+	clear(n.sources)
 	n.facts, n.known, n.counters, n.incarnation = f, true, nil, ""
 	o.n.readmissions[[2]string{n.id, evidence}]++
 	o.publish()
@@ -105,42 +112,34 @@ func (o *owner) readmit(n *node, f facts, evidence string) {
 
 // interrogate probes a suspect and ejects it when the probe fails.
 func (r *Router) interrogate(n *node, kind string) {
+	r.own.do(func() { n.asked = kind })
+	if kind == probeInference {
+		r.verifyInference(n)
+		return
+	}
 	ctx, cancel := context.WithTimeout(r.life, max(r.set.firstToken, r.set.health))
 	defer cancel()
-	var err error
-	if kind == probeHealth {
-		err = r.dialect.Ready(ctx, n.control)
-	} else {
-		err = r.set.token(ctx, n)
-	}
+	err := r.dialect.Ready(ctx, n.control)
 	if r.life.Err() != nil {
 		return
 	}
 	r.own.do(func() {
-		outcome, cause := "passed", causeHealth
-		if kind == probeInference {
-			cause = causeInference
-		}
+		outcome := outcomePassed
 		n.verifying = false
-		n.local++
 		switch {
 		case local(err):
-			outcome = "inconclusive" // says nothing of the engine
-			r.own.unhold(n, endVerification)
+			outcome = outcomeInconclusive // says nothing of the engine
 		case errors.Is(err, syscall.ECONNREFUSED):
-			outcome = "failed"
+			outcome = outcomeFailed
 			r.own.eject(n, causeConnection)
 		case err != nil:
-			outcome = "failed"
-			r.own.eject(n, cause)
-		case kind == probeHealth:
+			outcome = outcomeFailed
+			r.own.eject(n, causeHealth)
+		default:
 			r.own.absolve(n, classConnection, classTimeout, classOverload, classLiveness)
 			if n.hold != nil && n.hold.kind == holdTimed {
 				r.own.unhold(n, endHealth)
 			}
-		default:
-			r.own.absolve(n, classes...)
-			r.own.unhold(n, endVerification)
 		}
 		r.own.n.probes[[3]string{n.id, kind, outcome}]++
 		r.own.event("engine_probe", r.own.now(), probeFields(n, kind, outcome))
@@ -166,6 +165,13 @@ func (r *Router) probe(ctx context.Context, sweep, readmit bool) {
 		}
 	}
 	if readmit {
+		for _, n := range r.suspects() {
+			r.background.Go(func() { r.interrogate(n, probeInference) })
+		}
+		if r.set.contracted() {
+			r.startRecovery(ctx, out)
+			out = nil
+		}
 		for _, n := range out {
 			wg.Go(func() { r.reconsider(ctx, n) })
 		}
@@ -187,11 +193,13 @@ func (r *Router) liveness(ctx context.Context, n *node) {
 	}
 	// A probe that was noticed much later than its limit says more about this machine.
 	late := err != nil && time.Since(started) > r.set.health*3/2 || local(err)
+	alive := false
 	r.own.do(func() {
 		switch {
 		case err == nil:
 			r.own.absolve(n, classConnection, classTimeout, classOverload, classLiveness)
 			r.own.watchEngine(n, st)
+			alive = true
 		case errors.Is(err, syscall.ECONNREFUSED):
 			r.own.eject(n, causeConnection)
 		case !late:
@@ -202,6 +210,9 @@ func (r *Router) liveness(ctx context.Context, n *node) {
 			}
 		}
 	})
+	if alive {
+		r.proveProcess(ctx, n)
+	}
 }
 
 // reconsider readmits an ejected engine when it is healthy, tells who it is, and its
@@ -209,22 +220,21 @@ func (r *Router) liveness(ctx context.Context, n *node) {
 func (r *Router) reconsider(ctx context.Context, n *node) {
 	f, err := r.set.examine(ctx, n)
 	var gen *generationError
+	evidence := "health"
+	if suspect, bad := r.retestEjected(ctx, n, err); suspect {
+		evidence, err = "verification", bad
+	}
 	r.own.do(func() {
 		switch {
 		case n.ejected == "":
 		case errors.As(err, &gen):
-			if n.ejected != causeGeneration {
-				n.ejected = causeGeneration
-				r.own.n.ejections[[2]string{n.id, causeGeneration}]++
-				r.set.Logger.Warn("engine stays out", "engine", n.id, "cause", causeGeneration)
-				r.own.event("engine_ejected", r.own.now(), map[string]any{"iid": n.id, "cause": causeGeneration})
-			}
+			r.own.blameProfile(n)
 		case err == nil:
 			if err := r.own.agrees(n, f); err != nil {
 				r.set.Logger.Warn("engine stays out", "engine", n.id, "error", err.Error())
 				return
 			}
-			r.own.readmit(n, f, "health")
+			r.own.readmit(n, f, evidence)
 			_ = r.own.adopt(n)
 		}
 	})

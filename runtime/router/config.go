@@ -37,6 +37,9 @@ type Config struct {
 	// Nil compares the profile's generation with the identity digest of the process,
 	// which is the binding of a fleet without an engine contract.
 	Verify func(ctx context.Context, row profile.Row, id engine.Identity) error
+	// Attest asks an engine's sidecar whether it attests this very process and the fleet's
+	// contract. A fleet with a complete contract readmits nobody without it.
+	Attest func(ctx context.Context, iid string, id engine.Identity) error
 	// MaxConcurrent limits requests in flight; 0 = serving.max_connections.
 	MaxConcurrent int
 	// EngineKey is sent to engines; empty reads engine.engine_api_key_env if that is named.

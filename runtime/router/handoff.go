@@ -7,6 +7,7 @@ import (
 	"fmt"
 	"io"
 	"io/fs"
+	"maps"
 	"net/http"
 	"os"
 	"slices"
@@ -18,6 +19,9 @@ import (
 
 // maxLifecycleEvents is how many of the last lifecycle events are kept.
 const maxLifecycleEvents = 200
+
+// maxLifecycleEvent bounds one of them in the handoff document, in bytes.
+const maxLifecycleEvent = 4000
 
 // handoffState is what another router needs to go on.
 func (o *owner) handoffState() standby.Document {
@@ -33,13 +37,10 @@ func (o *owner) handoffState() standby.Document {
 		if n.known {
 			d.Lifecycle.Starts[n.id] = n.facts.identity.ProcessStart
 		}
-		if n.hold != nil && n.hold.kind == holdInference {
-			for s := range n.hold.sources {
-				d.Sources[n.id] = append(d.Sources[n.id], s)
-			}
-			slices.Sort(d.Sources[n.id])
+		if n.hold != nil && n.hold.kind == holdInference || n.ejected == causeInference {
+			d.Sources[n.id] = append([]string{}, slices.Sorted(maps.Keys(n.sources))...)
 		}
-		if n.state != stateActive {
+		if n.state != stateActive || n.requested > 0 {
 			d.Lifecycle.Records = append(d.Lifecycle.Records, o.recordOf(n))
 		}
 	}
@@ -55,12 +56,10 @@ func (o *owner) handoffState() standby.Document {
 }
 
 func (o *owner) recordOf(n *node) standby.Record {
-	r := standby.Record{IID: n.id, State: n.state, Requested: o.unix(n.requested), Wave: o.wave, Error: n.fault, Checks: []string{}}
+	r := standby.Record{IID: n.id, State: n.state, Requested: o.unix(n.requested), Restart: n.restart, Wave: n.record.wave, OldStart: n.oldStart, NewStart: n.newStart,
+		Error: n.fault, Checks: append([]string{}, n.checks...)}
 	if n.deadline > 0 {
 		r.Deadline = ptr(o.unix(n.deadline))
-	}
-	if n.known {
-		r.OldStart = ptr(n.facts.identity.ProcessStart)
 	}
 	return r
 }
@@ -96,10 +95,29 @@ func (r *Router) Apply(_ context.Context, d standby.Document) error {
 	if d.Model != r.set.Fleet.Model {
 		return fmt.Errorf("handoff is of model %q", d.Model)
 	}
+	if iid := r.set.unstarted(d); iid != "" {
+		return fmt.Errorf("handoff names no process start of engine %s, which serves", iid)
+	}
 	if !r.own.do(func() { r.own.restore(d) }) {
 		return errors.New("router has stopped")
 	}
 	return nil
+}
+
+// unstarted is an engine of a contracted fleet that serves by a document which does not say
+// as which process; "" for none.
+func (s *settings) unstarted(d standby.Document) string {
+	if !s.contracted() {
+		return ""
+	}
+	for _, iid := range d.Engines {
+		_, told := d.Lifecycle.Starts[iid]
+		held := slices.ContainsFunc(d.Lifecycle.Records, func(r standby.Record) bool { return r.IID == iid && r.State != stateActive })
+		if !told && !held && !slices.Contains(d.Ejected, iid) {
+			return iid
+		}
+	}
+	return ""
 }
 
 func engineIDs(nodes []*node) (list []string) {
@@ -115,20 +133,21 @@ func (o *owner) restore(d standby.Document) {
 		if role := model.Role(d.Roles[n.id]); !n.pinned && (role == model.Prefill || role == model.Decode) && n.role != role {
 			n.role, n.roleSince = role, now
 		}
-		_, suspect := d.Sources[n.id]
-		if slices.Contains(d.Ejected, n.id) || suspect {
+		n.expected = nil
+		if at, told := d.Lifecycle.Starts[n.id]; told {
+			n.expected = ptr(at)
+		}
+		if slices.Contains(d.Ejected, n.id) {
 			n.ejected = causeConnection
-			if suspect {
-				n.ejected = causeInference
-			}
 		}
 	}
 	for _, rec := range d.Lifecycle.Records {
-		if n := o.node(rec.IID); n != nil && rec.State != stateActive {
-			n.draining, n.state, n.fault = true, rec.State, rec.Error
-			if rec.State == "validating" {
-				n.state = stateBlocked
+		if n := o.node(rec.IID); n != nil {
+			n.draining, n.state, n.fault = rec.State != stateActive, rec.State, rec.Error
+			if rec.State == stateValidating {
+				n.state, n.fault = stateBlocked, interrupted
 			}
+			n.record = record{wave: rec.Wave, oldStart: rec.OldStart, newStart: rec.NewStart, checks: slices.Clone(rec.Checks), restart: rec.Restart}
 			n.requested = rec.Requested - o.unix(0)
 			if rec.Deadline != nil {
 				n.deadline = *rec.Deadline - o.unix(0)
@@ -136,11 +155,30 @@ func (o *owner) restore(d standby.Document) {
 		}
 	}
 	if d.Lifecycle.Wave != "" {
-		o.wave, o.waveAt = d.Lifecycle.Wave, now
+		o.wave = d.Lifecycle.Wave
 	}
+	o.restoreSuspects(d) // who is covered depends on who is held
 	o.lifeEvents = slices.Clone(d.Lifecycle.Events)
 	o.restoreCounters(d)
 	o.publish()
+}
+
+// restoreSuspects takes suspicions over. A suspect that the others cover is out until its
+// probe, which is due now.
+func (o *owner) restoreSuspects(d standby.Document) {
+	for _, n := range o.nodes {
+		list, suspect := d.Sources[n.id]
+		if !suspect {
+			continue
+		}
+		clear(n.sources)
+		for _, s := range list {
+			n.suspect(s)
+		}
+		if n.ejected != "" || o.covered(n) {
+			n.ejected = causeInference
+		}
+	}
 }
 
 func (o *owner) restoreCounters(d standby.Document) {
@@ -217,6 +255,10 @@ func (r *Router) resume() error {
 	}
 	if err := r.Apply(context.Background(), d); err != nil {
 		r.set.Logger.Warn("state is not of this fleet", "path", r.set.HA.StatePath, "error", err.Error())
+		if r.set.contracted() {
+			// Which processes served is not known: all must be new ones.
+			r.own.do(func() { r.own.required = "state file was rejected" })
+		}
 	}
 	return nil
 }
@@ -228,6 +270,10 @@ func (o *owner) rememberLifecycle(wall float64, fields map[string]any) {
 		e[k] = v
 	}
 	raw, err := json.Marshal(e)
+	if len(raw) > maxLifecycleEvent {
+		delete(e, "engines") // all of a large fleet: the document must stay readable
+		raw, err = json.Marshal(e)
+	}
 	if err != nil {
 		return
 	}

@@ -22,8 +22,6 @@ type hold struct {
 	kind  string
 	since float64
 	until float64 // 0 = no deadline
-	// sources are the producers of the legs that failed here; "" = none.
-	sources map[string]bool
 }
 
 // covered reports whether the other live engines can place every role that n places.
@@ -47,9 +45,11 @@ func (o *owner) quarantine(n *node, kind, source string) {
 	if n.ejected != "" || n.draining {
 		return
 	}
+	if kind == holdInference {
+		n.suspect(source)
+	}
 	now := o.now()
 	if h := n.hold; h != nil && (h.kind == holdInference || kind == holdTimed) {
-		h.sources[source] = true
 		if h.kind == holdTimed {
 			h.until = now + o.set.Fleet.Recovery.FailureQuarantineS
 		}
@@ -58,7 +58,7 @@ func (o *owner) quarantine(n *node, kind, source string) {
 	if !o.covered(n) {
 		return
 	}
-	h := &hold{kind: kind, since: now, sources: map[string]bool{source: true}}
+	h := &hold{kind: kind, since: now}
 	var lasts any
 	if kind == holdTimed {
 		h.until = now + o.set.Fleet.Recovery.FailureQuarantineS

@@ -83,24 +83,31 @@ func (s *settings) examine(ctx context.Context, n *node) (facts, error) {
 	if err := s.token(ctx, n); err != nil {
 		return facts{}, fmt.Errorf("probe a token: %w", err)
 	}
-	f := facts{identity: id}
-	if l, err := s.dialect.Layout(ctx, n.control); err == nil {
-		f.blockSize = l.BlockSize
-	}
-	if list, err := n.control.Models(ctx); err == nil {
-		for _, m := range list {
-			if m.ID == s.Fleet.Model {
-				f.context, f.root = max(0, m.MaxModelLen), m.Root
-			}
-		}
-	}
-	if err := s.paired(ctx, n, &f); err != nil {
+	f, _, err := s.describe(ctx, n, id)
+	if err != nil {
 		return facts{}, err
 	}
 	if err := s.verify(ctx, n.row, id); err != nil {
 		return f, &generationError{err}
 	}
 	return f, nil
+}
+
+// describe reads what placement needs to know of a process; served reports whether it lists
+// the fleet's model.
+func (s *settings) describe(ctx context.Context, n *node, id engine.Identity) (f facts, served bool, err error) {
+	f = facts{identity: id}
+	if l, err := s.dialect.Layout(ctx, n.control); err == nil {
+		f.blockSize = l.BlockSize
+	}
+	if list, err := n.control.Models(ctx); err == nil {
+		for _, m := range list {
+			if m.ID == s.Fleet.Model {
+				f.context, f.root, served = max(0, m.MaxModelLen), m.Root, true
+			}
+		}
+	}
+	return f, served, s.paired(ctx, n, &f)
 }
 
 // paired reads what a concurrent dialect needs of an engine.
@@ -123,6 +130,7 @@ func (s *settings) token(ctx context.Context, n *node) error {
 	if s.dialect.Concurrent() {
 		return s.dialect.Ready(ctx, n.control) // which runs one token
 	}
+	n.probed.Add(1)
 	_, err := n.control.Complete(ctx, engine.CompletionRequest{Model: s.Fleet.Model, Prompt: "probe " + requestID(), MaxTokens: 1,
 		IgnoreEOS: true, RequestID: "probe-" + requestID()})
 	return err
@@ -135,15 +143,22 @@ func (o *owner) agrees(n *node, f facts) error {
 		if m == n || !m.known || m.ejected != "" {
 			continue
 		}
-		g := m.facts
-		switch {
-		case f.identity.Version != g.identity.Version:
-			return fmt.Errorf("engine %s has version %s and engine %s has %s", n.id, f.identity.Version, m.id, g.identity.Version)
-		case f.blockSize != g.blockSize && f.blockSize > 0 && g.blockSize > 0:
-			return fmt.Errorf("engine %s has KV blocks of %d tokens and engine %s of %d", n.id, f.blockSize, m.id, g.blockSize)
-		case f.root != g.root && f.root != "" && g.root != "":
-			return fmt.Errorf("engine %s serves the model at %q and engine %s at %q", n.id, engine.Printable(f.root, 200), m.id, engine.Printable(g.root, 200))
+		if err := differ(n.id, f, m.id, m.facts); err != nil {
+			return err
 		}
+	}
+	return nil
+}
+
+// differ says in what two engines differ that must agree.
+func differ(a string, f facts, b string, g facts) error {
+	switch {
+	case f.identity.Version != g.identity.Version:
+		return fmt.Errorf("engine %s has version %s and engine %s has %s", a, f.identity.Version, b, g.identity.Version)
+	case f.blockSize != g.blockSize && f.blockSize > 0 && g.blockSize > 0:
+		return fmt.Errorf("engine %s has KV blocks of %d tokens and engine %s of %d", a, f.blockSize, b, g.blockSize)
+	case f.root != g.root && f.root != "" && g.root != "":
+		return fmt.Errorf("engine %s serves the model at %q and engine %s at %q", a, engine.Printable(f.root, 200), b, engine.Printable(g.root, 200))
 	}
 	return nil
 }

@@ -1,27 +1,31 @@
 package router
 
 import (
-	"context"
 	"encoding/json"
-	"errors"
-	"fmt"
 	"io"
-	"math"
 	"net/http"
-	"slices"
-	"sync"
 
 	"github.com/narwhal-fleet/narwhal/runtime/journal"
 )
 
 // Lifecycle states of an engine.
 const (
-	stateActive   = "active"
-	stateDraining = "draining"
-	stateDrained  = "drained"
-	stateExceeded = "deadline_exceeded"
-	stateBlocked  = "blocked"
+	stateActive     = "active"
+	stateDraining   = "draining"
+	stateDrained    = "drained"
+	stateExceeded   = "deadline_exceeded"
+	stateValidating = "validating"
+	stateBlocked    = "blocked"
 )
+
+// record is what an order left of an engine; it stays after the engine's return.
+type record struct {
+	wave     string   // id of the fleet-wide order that it belongs to; "" = none
+	oldStart *float64 // of the process that was to be replaced, wall; nil = not told
+	newStart *float64 // of the one that was readmitted
+	checks   []string // of the last validation, as far as it came
+	restart  bool     // its process must be another one to return
+}
 
 // lifecycleDoc is narwhal.lifecycle version 1. Inside /narwhal/state the first two and
 // the last member are absent.
@@ -70,46 +74,65 @@ func (n *node) idle() bool { return len(n.prefilling)+len(n.pending)+len(n.decod
 func (o *owner) lifecycle() lifecycleDoc {
 	p := o.view.Load()
 	d := lifecycleDoc{Policy: o.set.Fleet.Recovery.EngineRestartPolicy, ProcessStarts: map[string]float64{},
-		Router: lifecycleRouter{p.controls(), p.reason() == ""}, Wave: lifecycleWave{ID: o.wave, Active: o.wave != ""}, Engines: map[string]lifecycleState{}, Events: append([]json.RawMessage{}, o.lifeEvents...)}
-	d.Wave.Ready = d.Wave.Active
+		Router:  lifecycleRouter{p.controls(), p.reason() == ""},
+		Wave:    lifecycleWave{ID: o.wave, Active: o.wave != "", Ready: o.mayStop()},
+		Engines: map[string]lifecycleState{}, Events: append([]json.RawMessage{}, o.lifeEvents...)}
 	for _, n := range o.nodes {
 		pre, dec := n.resident()
 		s := lifecycleState{State: n.state, Draining: n.draining, Accepts: n.live() && o.wave == "", Resident: map[string]int{"prefill": pre, "decode": dec},
-			Checks: []string{}, Error: n.fault, Ready: n.state == stateDrained}
-		if o.wave != "" {
-			s.Wave, s.Ready = o.wave, n.idle()
-		}
-		if n.draining && n.deadline > 0 {
+			Checks: append([]string{}, n.checks...), Error: n.fault, Ready: n.state == stateDrained, Wave: n.record.wave, Restart: n.restart,
+			Old: n.oldStart, New: n.newStart}
+		if n.deadline > 0 {
 			s.Deadline = ptr(o.unix(n.deadline))
 		}
 		if n.known {
 			d.ProcessStarts[n.id] = n.facts.identity.ProcessStart
 		}
-		d.Wave.Ready = d.Wave.Ready && n.idle()
 		d.Engines[n.id] = s
 	}
 	return d
 }
 
+// mayStop reports whether every engine that the current order holds, the wave's or without
+// one each that was named alone, has finished what it had.
+func (o *owner) mayStop() bool {
+	some := false
+	for _, n := range o.nodes {
+		if !n.draining || n.record.wave != o.wave {
+			continue
+		}
+		if n.state != stateDrained {
+			return false
+		}
+		some = true
+	}
+	return some
+}
+
 // settleDrain moves a draining engine on when its residents have left or its time is up.
 func (o *owner) settleDrain(n *node, now float64) {
-	if !n.draining || n.state == stateDrained {
+	if !n.draining || n.state != stateDraining && n.state != stateExceeded {
 		return
 	}
-	action := ""
 	switch {
-	case n.idle():
-		n.state, action = stateDrained, "drain_complete"
+	case n.idle() && (n.oldStart != nil || !o.set.contracted()):
+		n.state = stateDrained
+		o.lifecycleEvent(n, "drain_complete")
+		if o.wave != "" && n.record.wave == o.wave && o.mayStop() {
+			o.lifecycleEvent(nil, "wave_ready_to_stop")
+		}
 	case n.state == stateDraining && n.deadline > 0 && now > n.deadline:
-		n.state, action = stateExceeded, "drain_deadline_exceeded"
-	}
-	if action != "" {
-		o.lifecycleEvent(n, action)
+		n.state = stateExceeded
+		o.lifecycleEvent(n, "drain_deadline_exceeded")
 	}
 }
 
-func (o *owner) lifecycleEvent(n *node, action string) {
+// lifecycleEvent tells of a step; more are members that its action has beside the usual ones.
+func (o *owner) lifecycleEvent(n *node, action string, more ...eventField) {
 	f := o.lifecycleFields(n, action)
+	for _, m := range more {
+		f[m.key] = m.value
+	}
 	if n != nil {
 		p, d := n.resident()
 		f["iid"], f["resident"] = n.id, map[string]int{"prefill": p, "decode": d}
@@ -120,6 +143,12 @@ func (o *owner) lifecycleEvent(n *node, action string) {
 	if o.journal != nil {
 		o.journal.Event(journal.Event{Name: "engine_lifecycle", At: wall, AtUnix: wall, Fields: f})
 	}
+}
+
+// eventField is one member of an event.
+type eventField struct {
+	key   string
+	value any
 }
 
 // order is the body of a lifecycle call.
@@ -153,191 +182,4 @@ func (r *Router) lifecycleAnswer(w http.ResponseWriter, status int, problem stri
 
 func (r *Router) getLifecycle(w http.ResponseWriter, _ *http.Request) {
 	r.lifecycleAnswer(w, http.StatusOK, "")
-}
-
-// drain takes one engine out of placement, or with wave every engine: then no request is
-// admitted at all until readmit with wave. Residents finish.
-func (r *Router) drain(w http.ResponseWriter, q *http.Request) {
-	ord, ok := readOrder(w, q)
-	if !ok {
-		return
-	}
-	limit := 300.0
-	if ord.Deadline != nil {
-		limit = *ord.Deadline
-	}
-	problem := ""
-	r.own.do(func() {
-		if limit <= 0 || math.IsInf(limit, 0) || math.IsNaN(limit) {
-			problem = "deadline_s must be positive and finite"
-			return
-		}
-		if ord.Wave {
-			problem = r.own.hold(ord.Engines)
-			return
-		}
-		problem = r.own.drainOne(ord.Engines, limit)
-	})
-	if problem != "" {
-		r.lifecycleAnswer(w, http.StatusConflict, problem)
-		return
-	}
-	r.lifecycleAnswer(w, http.StatusOK, "")
-}
-
-// hold stops admission for the whole fleet. Holding twice is one hold.
-func (o *owner) hold(engines []string) string {
-	if len(engines) > 0 && len(engines) != len(o.nodes) {
-		return "a whole wave names every engine or none"
-	}
-	if o.wave == "" {
-		o.wave, o.waveAt = requestID(), o.now()
-		o.publish()
-		o.set.Logger.Info("admission held", "wave", o.wave)
-		o.lifecycleEvent(nil, "wave_started")
-	}
-	return ""
-}
-
-func (o *owner) drainOne(engines []string, limit float64) string {
-	if len(engines) != 1 {
-		return "name exactly one engine"
-	}
-	n := o.node(engines[0])
-	if n == nil {
-		return fmt.Sprintf("unknown engine %q", engines[0])
-	}
-	if o.set.wholeWave() {
-		return "this fleet restarts as a whole: drain it with wave"
-	}
-	if n.draining {
-		return ""
-	}
-	if !slices.ContainsFunc(o.nodes, func(m *node) bool { return m != n && m.live() }) {
-		return "no other engine is live"
-	}
-	o.unhold(n, endDrained)
-	n.requested = o.now()
-	n.draining, n.state, n.fault, n.deadline = true, stateDraining, "", o.now()+limit
-	o.publish()
-	o.lifecycleEvent(n, "drain_started")
-	if n.known {
-		o.lifecycleEvent(n, "process_recorded")
-	}
-	o.settleDrain(n, o.now())
-	return ""
-}
-
-// readmitCall ends a hold or returns a drained engine after asking who it is.
-func (r *Router) readmitCall(w http.ResponseWriter, q *http.Request) {
-	ord, ok := readOrder(w, q)
-	if !ok {
-		return
-	}
-	if ord.Wave {
-		if problem := r.readmitWave(q.Context(), ord.Engines); problem != "" {
-			r.lifecycleAnswer(w, http.StatusConflict, problem)
-			return
-		}
-		r.lifecycleAnswer(w, http.StatusOK, "")
-		return
-	}
-	if problem := r.readmitOne(q.Context(), ord.Engines); problem != "" {
-		r.lifecycleAnswer(w, http.StatusConflict, problem)
-		return
-	}
-	r.lifecycleAnswer(w, http.StatusOK, "")
-}
-
-// readmitWave examines every engine at once and ends the fleet-wide hold when all of them
-// are well, told who they are and agree with each other. Otherwise the hold stays.
-func (r *Router) readmitWave(ctx context.Context, engines []string) string {
-	if len(engines) > 0 && len(engines) != len(r.own.nodes) {
-		return "a whole wave names every engine or none"
-	}
-	found := make([]facts, len(r.own.nodes))
-	errs := make([]error, len(r.own.nodes))
-	var wg sync.WaitGroup
-	for i, n := range r.own.nodes {
-		wg.Go(func() { found[i], errs[i] = r.set.examine(ctx, n) })
-	}
-	wg.Wait()
-	problem := ""
-	r.own.do(func() {
-		o := r.own
-		for i, n := range o.nodes {
-			if errs[i] != nil {
-				n.state, n.fault = stateBlocked, errs[i].Error()
-				problem = fmt.Sprintf("engine %s: %v", n.id, errs[i])
-				o.lifecycleEvent(n, "validation_failed")
-			}
-		}
-		if problem != "" {
-			return
-		}
-		for i, n := range o.nodes {
-			n.facts, n.known = found[i], true
-		}
-		for _, n := range o.nodes {
-			if err := o.agrees(n, n.facts); err != nil {
-				problem = err.Error()
-				return
-			}
-		}
-		o.openWave(found)
-	})
-	return problem
-}
-
-// openWave takes every engine back and admits again.
-func (o *owner) openWave(found []facts) {
-	held := o.wave != "" || o.required != ""
-	for i, n := range o.nodes {
-		if n.ejected != "" {
-			o.readmit(n, found[i], "lifecycle")
-		}
-		o.unhold(n, endLifecycle)
-		n.draining, n.state, n.fault, n.deadline = false, stateActive, "", 0
-	}
-	if held {
-		o.lifecycleEvent(nil, "wave_readmitted")
-	}
-	o.wave, o.required = "", ""
-	o.publish()
-}
-
-func (r *Router) readmitOne(ctx context.Context, engines []string) (problem string) {
-	if len(engines) != 1 {
-		return "name exactly one engine"
-	}
-	var n *node
-	r.own.do(func() {
-		if n = r.own.node(engines[0]); n == nil {
-			problem = fmt.Sprintf("unknown engine %q", engines[0])
-		} else if !n.draining {
-			problem = "engine is not held"
-		} else {
-			r.own.lifecycleEvent(n, "validation_started")
-		}
-	})
-	if problem != "" {
-		return problem
-	}
-	f, err := r.set.examine(ctx, n)
-	r.own.do(func() {
-		var gen *generationError
-		if err != nil {
-			n.state, n.fault, problem = stateBlocked, err.Error(), err.Error()
-			if errors.As(err, &gen) {
-				problem = "profile generation: " + err.Error()
-			}
-			r.own.lifecycleEvent(n, "validation_failed")
-			return
-		}
-		n.draining, n.state, n.fault, n.deadline = false, stateActive, "", 0
-		n.facts, n.known = f, true
-		r.own.lifecycleEvent(n, "readmitted")
-		r.own.publish()
-	})
-	return problem
 }

@@ -11,10 +11,10 @@ import (
 func init() { matrix = append(append(matrix, matrixDeaths...), matrixLife...) }
 
 var matrixDeaths = []matrixRow{
-	{event: "P frozen", how: "p0 freezes between the legs", legs: betweenLegs("p0", "freeze"), tune: patience(3),
-		sees: "200", terminal: "completed", failures: "decode engine_timeout d0 allowed", strikes: "d0 stream"},
+	{event: "P frozen", how: "p0 freezes between the legs", legs: betweenLegs("p0", "freeze"), tune: askedBriefly,
+		sees: "200", terminal: "completed", failures: "decode engine_timeout d0 allowed", strikes: "p0 connection", may: "p0"},
 	{event: "P killed", how: "p0 is killed between the legs", legs: betweenLegs("p0", "kill"), warm: true,
-		sees: "200", terminal: "completed", failures: decodeAgain, strikes: "d0 stream"},
+		sees: "200", terminal: "completed", failures: decodeAgain, strikes: "p0 connection", may: "p0"},
 	{event: "P killed", how: "p0 is killed while it prefills", inject: []shot{slow("p0", 5000)},
 		during: func(b *testbed, _ func()) { b.until("p0", running); b.engine("p0").Kill() },
 		sees:   "200", terminal: "completed", failures: "prefill engine_connection p0 allowed", strikes: "p0 timeout", may: "p0"},
@@ -35,6 +35,12 @@ var matrixDeaths = []matrixRow{
 		sees:   midStream, terminal: "failed engine_error", failures: "decode engine_error d0 output_started", strikes: "d0 stream"},
 	{event: "side channel thread dead", how: "p0's side channel dies after the pair has met", warm: true, inject: []shot{in("p0", "side-dead")},
 		sees: "200", terminal: "completed"},
+}
+
+// askedBriefly waits three seconds for tokens, and one for an engine's word on itself.
+func askedBriefly(c *Config) {
+	patience(3)(c)
+	c.Fleet.Engine.HealthTimeoutS = 1
 }
 
 var matrixLife = []matrixRow{

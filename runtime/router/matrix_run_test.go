@@ -88,6 +88,7 @@ func (m matrixRow) play(t *testing.T, streamed bool) []error {
 	mid.when(m.betweenLegs(b, earlier))
 	s := m.send(b, streamed)
 	mid.when(nil)
+	b.heard()
 	for _, e := range b.engines {
 		_ = e.Inject(simulated.Injection{Kind: "clear"})
 		_ = e.Inject(simulated.Injection{Kind: "refuse", On: new(bool)})

@@ -33,6 +33,16 @@ func (b *testbed) strikes() string {
 	return strings.Join(list, ", ")
 }
 
+// heard waits until every failed decode leg has been laid at somebody's door.
+func (b *testbed) heard() {
+	eventually(b.t, "producers are heard", func() (ok bool) {
+		b.router.own.do(func() {
+			ok = !slices.ContainsFunc(b.router.own.nodes, func(n *node) bool { return len(n.accused) > 0 })
+		})
+		return ok
+	})
+}
+
 // outcome words a row's end: the terminal and its reason, or where it was cancelled.
 func outcome(r journal.Row) string {
 	switch {

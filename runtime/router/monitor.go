@@ -31,6 +31,7 @@ func (r *Router) monitor(ctx context.Context) {
 		}
 		sweep := rec.LivenessEvery > 0 && pass%rec.LivenessEvery == 0
 		readmit := pass%max(1, rec.ReadmitEvery) == 0
+		r.startReleases()
 		if !sweep && !readmit {
 			continue
 		}

@@ -77,10 +77,18 @@ type node struct {
 	held        int          // KV tokens of handoffs that were not read yet, and of strays
 	outstanding int          // handoffs made and not settled
 	strays      []stray
-	counters    *engine.State // of the last scrape; nil = none
-	local       int           // prefills given to it since that scrape, probes included
-	incarnation string        // engine id of its handoffs; "" = not seen since it was examined
-	checking    bool          // its identity is being asked after a foreign handoff
+	counters    *engine.State   // of the last scrape; nil = none
+	local       int             // prefills given to it since that scrape, probes apart
+	probed      atomic.Int64    // those of probes
+	incarnation string          // engine id of its handoffs; "" = not seen since it was examined
+	checking    bool            // its identity is being asked after a foreign handoff
+	sources     map[string]bool // producers with whose KV it failed as a suspect; "" = none
+	accused     []*failure      // of decode legs that wait for what it says of itself
+	asked       string          // kind of the last probe
+	unproven    int             // sweeps in a row that could not verify its process
+	expected    *float64        // process start as another router has told it; nil = not told
+	released    *release        // rounds that let its peers drop their mappings; nil = it serves
+	record
 	*tether
 	drains []*flip // moves whose residents have not left yet
 }

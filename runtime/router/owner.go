@@ -37,8 +37,8 @@ type owner struct {
 	credits    float64
 	handoff    float64 // smoothed transfer delay, seconds
 	wave       string  // id of a fleet-wide hold; "" = none
-	waveAt     float64
-	required   string // why the whole fleet must restart together; "" = it need not
+	required   string  // why the whole fleet must restart together; "" = it need not
+	recovery   string  // id of the validation of a fleet of which nothing serves; "" = none
 	stopping   bool
 	validated  bool
 	waits      bool   // as a standby, or after a lost lease
@@ -178,6 +178,8 @@ func (o *owner) publish() {
 	switch {
 	case o.wave != "":
 		p.blocked = "whole-wave drain " + o.wave
+	case o.recovery != "":
+		p.blocked = "whole-wave recovery " + o.recovery
 	case o.required != "":
 		p.blocked = "whole-wave restart required: " + o.required
 	}

@@ -57,7 +57,7 @@ func differencesTable() string {
 // Every row of the tables belongs to a case that is played; a row for nothing excuses nothing.
 func TestReplayTablesNameRecordedCases(t *testing.T) {
 	// Not recorded as exchanges; each has a test of its own.
-	names := []string{"lifecycle_events", "refused_reader_stray", "stream_at_stop", "foreign_host", "framework_pages", "stuck_health", "prompt_beyond_context", "recorded_handoff"}
+	names := []string{"lifecycle_events", "second_drain_without_contract", "recovery_with_a_dead_engine", "sidecar_fails_once", "refused_reader_stray", "stream_at_stop", "foreign_host", "framework_pages", "stuck_health", "prompt_beyond_context", "recorded_handoff"}
 	for _, file := range []string{"exchanges-inspection", "exchanges-success", "errors", "errors-queue", "errors-saturated", "errors-no-engines", "exchanges-topologies", "exchanges-lifecycle-uncontracted"} {
 		for _, c := range replayCases(t, file+".jsonl") {
 			names = append(names, c.Case)

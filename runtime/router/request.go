@@ -299,7 +299,7 @@ func (q *request) run() *failure {
 		if f.phase == phaseDecode && q.row.Crossed && q.row.Prefill != nil {
 			f.source = *q.row.Prefill
 		}
-		q.r.blame(f)
+		q.r.weigh(f, q.claim)
 		wait, why := q.mayRetry(f, attempt)
 		if why == outputStarted && q.mayContinue(f) {
 			wait, why = 0, continued

@@ -10,6 +10,7 @@ import (
 	"net"
 	"net/http"
 	"sync"
+	"sync/atomic"
 	"time"
 
 	"github.com/narwhal-fleet/narwhal/runtime/control"
@@ -34,6 +35,8 @@ type Router struct {
 	stopped    sync.Once
 	access     access
 	running    bool          // the owner's goroutine runs
+	recovering atomic.Bool   // ejected engines of a contracted fleet are being validated
+	releasing  atomic.Bool   // reads of the peers of stopped engines are under way
 	served     chan struct{} // closed when the listener ended
 }
 
@@ -94,6 +97,7 @@ func (r *Router) Start(ctx context.Context) error {
 	}
 	r.listener = l
 	r.running = true
+	r.watching, r.watch = context.WithCancel(r.life) // before the first request
 	go r.own.loop(r.stopOwner)
 	go func() {
 		defer close(r.served)
@@ -101,7 +105,6 @@ func (r *Router) Start(ctx context.Context) error {
 			r.set.Logger.Error("listener ended", "error", err.Error())
 		}
 	}()
-	r.watching, r.watch = context.WithCancel(r.life)
 	if err := r.enter(ctx); err != nil {
 		r.end()
 		_ = r.server.Close()
@@ -165,6 +168,7 @@ func (r *Router) meet(ctx context.Context) error {
 				}
 				n.facts, n.known = f, true
 				errs[i] = r.own.adopt(n)
+				r.own.expect(n)
 			})
 		})
 	}

@@ -37,7 +37,7 @@ var completionStatuses = []int{200, 400, 401, 404, 408, 413, 422, 429, 500, 502,
 func Routes() []Route {
 	get, post := http.MethodGet, http.MethodPost
 	probe := []int{200, 503}
-	order := []int{200, 401, 409, 422}
+	order := []int{200, 401, 409, 422, 503}
 	return []Route{
 		{post, "/v1/completions", "A completion: JSON, or a stream of server-sent events with `stream: true`.", completionStatuses, GateKey, false,
 			func(r *Router) http.HandlerFunc { return r.completions(false) }},
@@ -60,9 +60,9 @@ func Routes() []Route {
 		{get, "/narwhal/targets", "The engines as Prometheus HTTP service discovery.", []int{200}, GateOpen, false, func(r *Router) http.HandlerFunc { return r.targets }},
 		{get, "/narwhal/lifecycle", "`narwhal.lifecycle` version 1: the lifecycle of each engine, a hold of the whole fleet, the last events.", []int{200}, GateOpen, false,
 			func(r *Router) http.HandlerFunc { return r.getLifecycle }},
-		{post, "/narwhal/lifecycle/drain", "Takes one engine out (`{\"engines\":[\"IID\"],\"deadline_s\":300}`), or holds the whole fleet (`{\"wave\":true}`). 409 says in `error` why not; 422 is a body of other types.",
+		{post, "/narwhal/lifecycle/drain", "Takes one engine out (`{\"engines\":[\"IID\"],\"deadline_s\":300}`), or holds the whole fleet (`{\"wave\":true}`). 409 says in `error` why not, 503 that this router does not control the fleet or that a contracted engine does not tell its process; 422 is a body of other types.",
 			order, GateControl, false, func(r *Router) http.HandlerFunc { return r.guarded(r.drain) }},
-		{post, "/narwhal/lifecycle/readmit", "Takes a drained engine back after asking who it is (`{\"engines\":[\"IID\"]}`), or ends the hold (`{\"wave\":true}`).", order, GateControl, false,
+		{post, "/narwhal/lifecycle/readmit", "Takes a drained engine back after asking who it is, with an engine contract after validating its new process (`{\"engines\":[\"IID\"]}`), or ends the hold (`{\"wave\":true}`).", order, GateControl, false,
 			func(r *Router) http.HandlerFunc { return r.guarded(r.readmitCall) }},
 	}
 }

@@ -96,7 +96,7 @@ func (o *owner) state(seen seen) state {
 		SLO:         object{"ttft_s": o.set.params.TTFT, "tpot_s": o.set.params.TPOT},
 		Calibration: object{"status": "uncalibrated", "captured_at_unix": nil, "candidate_deadline_s": nil, "engines": object{}},
 		MinPrefill:  o.set.control.MinPrefill, MinDecode: o.set.control.MinDecode, Unserved: n.unserved,
-		PeerRelease: object{}, FlipsRefused: append([]refusedFlip{}, o.refusedBy...), Flips: []flip{},
+		PeerRelease: o.releaseState(), FlipsRefused: append([]refusedFlip{}, o.refusedBy...), Flips: []flip{},
 		Holds: o.holdsState(), Breaker: o.breakerState(), Router: routerState(seen)}
 	for _, x := range o.flips {
 		s.Flips = append(s.Flips, *x)

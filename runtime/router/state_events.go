@@ -12,6 +12,7 @@ func (o *owner) lifecycleFields(n *node, action string) map[string]any {
 	if n == nil {
 		return f
 	}
+	f["wave_id"] = n.record.wave
 	if n.fault != "" {
 		f["error"] = n.fault
 	}
@@ -21,14 +22,9 @@ func (o *owner) lifecycleFields(n *node, action string) map[string]any {
 	return f
 }
 
-// probeFields are an engine_probe event. Inference is probed on the suspect alone, so that
-// there is no producer to name.
+// probeFields are the engine_probe event of a probe of health.
 func probeFields(n *node, kind, outcome string) map[string]any {
-	f := map[string]any{"iid": n.id, "kind": kind, "outcome": outcome}
-	if kind == probeInference {
-		f["producer"], f["recorded_producer"] = nil, nil
-	}
-	return f
+	return map[string]any{"iid": n.id, "kind": kind, "outcome": outcome}
 }
 
 // floorRestored tells of a move that repaired the decode floor.

@@ -39,7 +39,7 @@ var contractOrder = func() map[string]int {
 		timed inference verifying ejections hold_starts hold_ends probes readmissions
 		connection timeout overload inference_status kv_handoff stream liveness
 		iid held_s remaining_s recorded_producers kind evidence outcome cause reasons count
-		min_decode live_decode below_floor restoration_moves
+		min_decode live_decode below_floor restoration_moves rounds next_round_s
 		journal runtime`) {
 		if _, ok := rank[k]; !ok {
 			rank[k] = i

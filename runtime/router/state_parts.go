@@ -69,7 +69,7 @@ func (o *owner) breakerState() object {
 		}
 		failures[n.id] = m
 		if n.verifying {
-			verifying = append(verifying, object{"iid": n.id, "kind": probeHealth})
+			verifying = append(verifying, object{"iid": n.id, "kind": cmp.Or(n.asked, probeHealth)})
 		}
 	}
 	return object{"failures": failures, "verifying": verifying,

@@ -49,7 +49,7 @@ func (o *owner) holdsState() object {
 		case h.kind == holdTimed:
 			timed = append(timed, object{"iid": n.id, "held_s": now - h.since, "remaining_s": max(0, h.until-now)})
 		default:
-			inference = append(inference, object{"iid": n.id, "held_s": now - h.since, "recorded_producers": slices.Sorted(maps.Keys(h.sources))})
+			inference = append(inference, object{"iid": n.id, "held_s": now - h.since, "recorded_producers": append([]string{}, slices.Sorted(maps.Keys(n.sources))...)})
 		}
 	}
 	return object{"timed": timed, "inference": inference}
