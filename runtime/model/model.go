@@ -64,6 +64,8 @@ type EngineView struct {
 	// Residents are the same requests one by one, those still prefilling elsewhere
 	// included; nil = only the sums are known.
 	Residents []Resident `json:"residents,omitempty"`
+	// Later answers for the residents where they are not listed; nil = nobody does.
+	Later Later `json:"-"`
 	// DecodeSeats is the attested sequence limit; 0 = unknown.
 	DecodeSeats int `json:"decode_seats,omitempty"`
 	// Correction is observed over predicted token gap; 0 counts as 1.
@@ -76,6 +78,13 @@ type EngineView struct {
 	Penalty float64 `json:"penalty,omitempty"`
 }
 
+// Later projects what the residents of an engine take at a later moment.
+type Later interface {
+	// Occupied returns seats and KV tokens in use at a moment, with interval seconds
+	// between tokens: who has not started by then, or has ended, takes none.
+	Occupied(now, at, interval float64) (requests, tokens int)
+}
+
 // Resident is one request that holds, or will hold, a decode seat.
 type Resident struct {
 	Ready     float64 `json:"ready,omitempty"` // when its prefill is expected to end; 0 = it decodes
@@ -83,31 +92,38 @@ type Resident struct {
 	Remaining int     `json:"remaining"`       // tokens it is expected to make yet
 }
 
-// Occupied projects the seats and KV tokens in use at a later moment, with interval
-// seconds between tokens: who has not started by then, or has ended, takes none.
-func (e EngineView) Occupied(now, at, interval float64) (requests, tokens int) {
-	if e.Residents == nil {
+// Occupied is Later's answer, from the list of residents or the sums where there is no Later.
+func (e *EngineView) Occupied(now, at, interval float64) (requests, tokens int) {
+	switch {
+	case e.Later != nil:
+		return e.Later.Occupied(now, at, interval)
+	case e.Residents == nil:
 		return e.DecodeRequests, e.DecodeTokens
 	}
 	for _, r := range e.Residents {
-		start := max(now, r.Ready)
-		if start > at || start+float64(r.Remaining)*interval <= at {
-			continue
-		}
-		requests++
-		tokens += r.Tokens
-		if interval > 0 {
-			tokens += min(r.Remaining, int((at-start)/interval))
-		}
+		n, k := r.Takes(now, at, interval)
+		requests, tokens = requests+n, tokens+k
 	}
 	return requests, tokens
 }
 
+// Takes is what one resident takes at a later moment, as in Later.
+func (r Resident) Takes(now, at, interval float64) (requests, tokens int) {
+	start := max(now, r.Ready)
+	if start > at || start+float64(float64(r.Remaining)*interval) <= at {
+		return 0, 0
+	}
+	if interval > 0 {
+		tokens = min(r.Remaining, int((at-start)/interval))
+	}
+	return 1, r.Tokens + tokens
+}
+
 // Backlog returns the seconds of prefill work ahead of a newcomer.
-func (e EngineView) Backlog(now float64) float64 { return max(0, e.PrefillFree-now) }
+func (e *EngineView) Backlog(now float64) float64 { return max(0, e.PrefillFree-now) }
 
 // Kappa returns the decode correction.
-func (e EngineView) Kappa() float64 {
+func (e *EngineView) Kappa() float64 {
 	if e.Correction <= 0 {
 		return 1
 	}

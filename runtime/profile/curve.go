@@ -23,10 +23,10 @@ type Curve struct {
 }
 
 // Measured reports whether c holds a measurement.
-func (c Curve) Measured() bool { return c.MaxRequests > 0 && (c.C > 0 || c.B > 0 || c.A > 0) }
+func (c *Curve) Measured() bool { return c.MaxRequests > 0 && (c.C > 0 || c.B > 0 || c.A > 0) }
 
 // Prefill returns the seconds that a cold prompt of n tokens takes alone.
-func (c Curve) Prefill(n int) float64 {
+func (c *Curve) Prefill(n int) float64 {
 	m := max(n, c.PrefillMin)
 	x := float64(m)
 	t := c.A*x*x + c.B*x + c.C
@@ -37,16 +37,16 @@ func (c Curve) Prefill(n int) float64 {
 }
 
 // Interval returns the seconds between tokens in a batch of r requests holding k tokens.
-func (c Curve) Interval(r, k int) float64 {
+func (c *Curve) Interval(r, k int) float64 {
 	return c.interval(float64(r), float64(k))
 }
 
-func (c Curve) interval(r, k float64) float64 {
+func (c *Curve) interval(r, k float64) float64 {
 	return math.Max(0, c.Slope*k+c.RequestSlope*r+c.Intercept)
 }
 
 // TokenLimit returns the most KV tokens that the engine may hold at once.
-func (c Curve) TokenLimit() int {
+func (c *Curve) TokenLimit() int {
 	if c.KVCapacity > 0 && c.KVCapacity < c.MaxKVTokens {
 		return c.KVCapacity
 	}
@@ -54,7 +54,7 @@ func (c Curve) TokenLimit() int {
 }
 
 // RequestLimit returns how many requests of x tokens each fit the measured box.
-func (c Curve) RequestLimit(x float64) int {
+func (c *Curve) RequestLimit(x float64) int {
 	if x <= 0 || c.MaxRequests <= 0 {
 		return 0
 	}
@@ -64,7 +64,7 @@ func (c Curve) RequestLimit(x float64) int {
 
 // Batch returns the largest batch g of requests of x tokens whose interval stays
 // within tpot, and that interval. It returns 0 when even one request does not fit.
-func (c Curve) Batch(x, tpot float64) (g int, interval float64) {
+func (c *Curve) Batch(x, tpot float64) (g int, interval float64) {
 	limit := c.RequestLimit(x)
 	perRequest := c.RequestSlope + c.Slope*x
 	g = limit
@@ -83,4 +83,4 @@ func (c Curve) Batch(x, tpot float64) (g int, interval float64) {
 }
 
 // Covers reports whether a batch of r requests holding k tokens was measured.
-func (c Curve) Covers(r, k int) bool { return r <= c.MaxRequests && k <= c.MaxKVTokens }
+func (c *Curve) Covers(r, k int) bool { return r <= c.MaxRequests && k <= c.MaxKVTokens }

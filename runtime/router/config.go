@@ -178,7 +178,7 @@ func checkEngines(c Config) (errs []error) {
 			errs = append(errs, fmt.Errorf("check router: engine %s has no profile", e.IID))
 		case row.GenerationDigest == nil && c.Verify == nil:
 			errs = append(errs, fmt.Errorf("check router: the profile of engine %s is bound to no generation; measure it again", e.IID))
-		case !row.Curve().Measured():
+		case !measured(row):
 			errs = append(errs, fmt.Errorf("check router: the profile of engine %s holds no measurement", e.IID))
 		}
 	}
@@ -237,4 +237,9 @@ func derive(c Config) settings {
 		Window: r.WindowS, Step: r.StepS, Confirmations: r.Confirmations, Utilization: r.Utilization, MinArrivals: r.MinArrivals,
 		DemandFloor: r.DemandFloor, Margin: r.MovementMargin, EvidenceSpan: r.EvidenceSpanS}
 	return s
+}
+
+func measured(row profile.Row) bool {
+	c := row.Curve()
+	return c.Measured()
 }

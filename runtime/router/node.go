@@ -131,21 +131,39 @@ func (n *node) viewAt(now float64) model.EngineView {
 		}
 	}
 	v.PrefillFree = max(v.PrefillFree, now+behind)
-	v.Residents = make([]model.Resident, 0, v.DecodeRequests)
+	v.Later = n
 	for l := range n.decoding {
-		v.add(l, 0)
+		v.add(l.resident(0))
 	}
 	for l := range n.pending {
-		v.add(l, l.at+l.queue+l.own)
+		v.add(l.resident(l.at + l.queue + l.own))
 	}
 	return v.EngineView
 }
 
-// add counts a claim in.
-func (v *view) add(l *claim, ready float64) {
+// Occupied implements model.Later. It runs in the owner's goroutine.
+func (n *node) Occupied(now, at, interval float64) (requests, tokens int) {
+	add := func(r model.Resident) {
+		k, held := r.Takes(now, at, interval)
+		requests, tokens = requests+k, tokens+held
+	}
+	for l := range n.decoding {
+		add(l.resident(0))
+	}
+	for l := range n.pending {
+		add(l.resident(l.at + l.queue + l.own))
+	}
+	return requests, tokens
+}
+
+// resident is a claim as the scheduler sees it.
+func (l *claim) resident(ready float64) model.Resident {
 	made := int(l.tokens.Load())
-	r := model.Resident{Ready: ready, Tokens: l.input + made, Remaining: max(1, l.expected-made)}
-	v.Residents = append(v.Residents, r)
+	return model.Resident{Ready: ready, Tokens: l.input + made, Remaining: max(1, l.expected-made)}
+}
+
+// add counts a resident in.
+func (v *view) add(r model.Resident) {
 	v.DecodeTokens += r.Tokens
 	v.DecodeRemaining += r.Remaining
 }

@@ -27,6 +27,8 @@ type owner struct {
 	view    atomic.Pointer[published]
 
 	nodes      []*node
+	views      []model.EngineView // of the last snapshot
+	scratch    sched.Scratch
 	ctl        control.State
 	n          counters
 	flips      []*flip
@@ -209,12 +211,13 @@ func (p *published) reason() string {
 	return ""
 }
 
+// snapshot is the fleet now. It stands until the owner's next snapshot.
 func (o *owner) snapshot(now float64) model.Snapshot {
-	s := model.Snapshot{At: now, Params: o.set.params, Handoff: o.handoff, Engines: make([]model.EngineView, len(o.nodes))}
+	o.views = slices.Grow(o.views[:0], len(o.nodes))[:len(o.nodes)]
 	for i, n := range o.nodes {
-		s.Engines[i] = n.viewAt(now)
+		o.views[i] = n.viewAt(now)
 	}
-	return s
+	return model.Snapshot{At: now, Params: o.set.params, Handoff: o.handoff, Engines: o.views}
 }
 
 func (o *owner) node(id string) *node {
@@ -243,13 +246,13 @@ func (o *owner) place(r model.Request, first bool, now float64) (sched.Decision,
 	snap := o.snapshot(now)
 	var d sched.Decision
 	if first {
-		d = sched.Admit(snap, r, now)
+		d = sched.Admit(&snap, &r, now, &o.scratch)
 	} else {
-		d = sched.Place(snap, r, now)
+		d = sched.Place(&snap, &r, now, &o.scratch)
 		if !d.Placed && len(r.AvoidPrefill) > 0 && len(r.AvoidDecode) > 0 {
 			// The producer is only suspect beside a failed decode: use it again before giving up.
 			r.AvoidPrefill = nil
-			d = sched.Place(snap, r, now)
+			d = sched.Place(&snap, &r, now, &o.scratch)
 		}
 	}
 	if !d.Placed {

@@ -89,18 +89,19 @@ func TestRow31RowsHoldEveryCandidate(t *testing.T) {
 	b.complete(`{"prompt":[1,2],"max_tokens":1}`)
 	b.complete(`{"prompt":%s,"max_tokens":1}`, ids(14000))
 	for i, row := range b.rows() {
-		var d struct {
-			Placed     bool
-			Candidates []struct {
-				P, D, Dropped string
-				Cost          float64
-			}
+		type side struct {
+			IID, Dropped string
+			Cost         float64
 		}
-		if json.Unmarshal(row.Decision, &d) != nil || len(d.Candidates) != 4 {
+		var d struct {
+			Placed            bool
+			Prefills, Decodes []side
+		}
+		if json.Unmarshal(row.Decision, &d) != nil || len(d.Prefills) != 2 || len(d.Decodes) != 2 {
 			t.Fatalf("row %d: %s", i, row.Decision)
 		}
-		for _, c := range d.Candidates {
-			if c.P == "" || c.D == "" || c.Cost <= 0 || (c.Dropped == "") != (row.Terminal == journal.Completed) {
+		for _, c := range append(d.Prefills, d.Decodes...) {
+			if c.IID == "" || c.Cost <= 0 || (c.Dropped == "") != (row.Terminal == journal.Completed) {
 				t.Errorf("row %d: %+v", i, c)
 			}
 		}

@@ -443,7 +443,11 @@ func (q *request) place(attempt int, unsplit bool) (*claim, *failure) {
 			return
 		}
 		r := model.Request{ID: q.row.RID, Arrived: q.row.Arrived, Input: q.input, Expected: q.expect, Unsplit: unsplit, AvoidPrefill: q.badP, AvoidDecode: q.badD}
-		if d, q.claim = o.place(r, attempt == 1, o.now()); q.claim != nil {
+		d, q.claim = o.place(r, attempt == 1, o.now())
+		if o.journal != nil {
+			d = d.Keep()
+		}
+		if q.claim != nil {
 			q.credit = false
 			if d.Split() {
 				o.n.prefillAttempts++

@@ -1,7 +1,6 @@
 package sched
 
 import (
-	"hash/fnv"
 	"math"
 	"slices"
 
@@ -9,223 +8,316 @@ import (
 )
 
 // Admit places a request or refuses it when no pair of engines keeps the promise. In
-// open mode it refuses only what no engine can hold.
-func Admit(s model.Snapshot, r model.Request, now float64) Decision {
-	d := weigh(s, r, now)
-	i := best(d.Candidates, r.ID, func(c Candidate) bool { return c.Dropped == "" })
-	if i >= 0 {
-		return d.choose(i)
+// open mode it refuses only what no engine can hold. x may be nil.
+func Admit(s *model.Snapshot, r *model.Request, now float64, x *Scratch) Decision {
+	w := weigh(s, r, now, x)
+	if w.pick(false) || s.Params.Open && w.pick(true) {
+		return w.placed()
 	}
-	if s.Params.Open {
-		return Place(s, r, now)
-	}
-	d.refuse(s)
-	return d
+	return w.refused()
 }
 
 // Place chooses a pair without judging lateness: for retries, whose first attempt was
 // admitted. It prefers pairs within the promise and refuses only when nobody can hold
-// the request.
-func Place(s model.Snapshot, r model.Request, now float64) Decision {
-	d := weigh(s, r, now)
-	if i := best(d.Candidates, r.ID, func(c Candidate) bool { return c.Dropped == "" }); i >= 0 {
-		return d.choose(i)
+// the request. x may be nil.
+func Place(s *model.Snapshot, r *model.Request, now float64, x *Scratch) Decision {
+	w := weigh(s, r, now, x)
+	if w.pick(false) || w.pick(true) {
+		return w.placed()
 	}
-	if i := best(d.Candidates, r.ID, func(c Candidate) bool { return late(c.Dropped) }); i >= 0 {
-		d.OverBudget = true
-		return d.choose(i)
-	}
-	d.refuse(s)
-	return d
+	return w.refused()
 }
 
-// late reports whether a reason only says that the promise would be missed.
-func late(r model.Reason) bool {
-	return r == model.ReasonQueue || r == model.ReasonPrompt || r == model.ReasonTPOT
+// weighing is one decision in the making.
+type weighing struct {
+	s       *model.Snapshot
+	r       *model.Request
+	now     float64
+	elapsed float64
+	ps, ds  []Side
+	same    bool // pairs of one engine with itself only
+	shared  bool // an engine may be on both sides
+	i, j    int  // the pair that was picked
+	late    bool
+	hash    uint64 // of the request
 }
 
-func weigh(s model.Snapshot, r model.Request, now float64) Decision {
-	d := Decision{Elapsed: max(0, now-r.Arrived)}
-	ps, ds, same := pools(s, r)
-	for _, p := range ps {
-		for _, q := range ds {
-			if same && p != q {
-				continue
-			}
-			d.Candidates = append(d.Candidates, price(s, r, now, &s.Engines[p], &s.Engines[q]))
-		}
+func weigh(s *model.Snapshot, r *model.Request, now float64, x *Scratch) weighing {
+	if x == nil {
+		x = &Scratch{}
 	}
-	return d
-}
-
-// pools lists the engines that may prefill and those that may decode. A role without a live
-// engine that has not failed this request falls back to live unpinned engines of the other.
-// same restricts to pairs of one engine with itself.
-func pools(s model.Snapshot, r model.Request) (ps, ds []int, same bool) {
-	if r.Unsplit {
-		for i := range s.Engines {
-			if s.Engines[i].Live {
-				ps = append(ps, i)
-			}
-		}
-		return ps, ps, true
+	if n := len(s.Engines); cap(x.prefills) < n {
+		x.prefills, x.decodes = make([]Side, 0, n), make([]Side, 0, n)
 	}
-	return pool(s, model.Prefill, r.AvoidPrefill), pool(s, model.Decode, r.AvoidDecode), false
-}
-
-func pool(s model.Snapshot, role model.Role, avoid []string) (own []int) {
-	var other []int
-	usable := false
+	w := weighing{s: s, r: r, now: now, elapsed: max(0, now-r.Arrived), ps: x.prefills[:0], ds: x.decodes[:0], same: r.Unsplit, hash: fnv(14695981039346656037, r.ID)}
+	standInP, standInD := false, false
+	if !w.same {
+		p, d := w.usable()
+		standInP, standInD = !p, !d
+	}
+	w.shared = w.same || standInP || standInD
 	for i := range s.Engines {
-		switch e := &s.Engines[i]; {
-		case !e.Live:
-		case e.Role == role:
-			own = append(own, i)
-			usable = usable || !slices.Contains(avoid, e.ID)
-		case !e.Pinned && !s.Params.FixedRoles:
-			other = append(other, i)
+		e := &s.Engines[i]
+		if !e.Live {
+			continue
+		}
+		stands := !e.Pinned && !s.Params.FixedRoles
+		if w.same || e.Role == model.Prefill || standInP && stands {
+			w.ps = append(w.ps, Side{Engine: e.ID, index: i})
+			w.prefill(&w.ps[len(w.ps)-1], e)
+		}
+		if w.same || e.Role == model.Decode || standInD && stands {
+			w.ds = append(w.ds, Side{Engine: e.ID, index: i})
+			w.decode(&w.ds[len(w.ds)-1], e)
 		}
 	}
-	if !usable {
-		return append(own, other...)
-	}
-	return own
+	x.prefills, x.decodes = w.ps, w.ds
+	return w
 }
 
-// price computes a pair's cost parts, its projected first token and interval, and the
-// first reason that drops it.
-func price(s model.Snapshot, r model.Request, now float64, p, d *model.EngineView) Candidate {
-	c := Candidate{Prefill: p.ID, Decode: d.ID}
+// usable reports which roles have a live engine that has not failed this request. For one
+// without, live unpinned engines of the other role stand in.
+func (w *weighing) usable() (prefill, decode bool) {
+	for i := range w.s.Engines {
+		switch e := &w.s.Engines[i]; {
+		case prefill && decode:
+			return prefill, decode
+		case !e.Live:
+		case e.Role == model.Prefill:
+			prefill = prefill || !slices.Contains(w.r.AvoidPrefill, e.ID)
+		case e.Role == model.Decode:
+			decode = decode || !slices.Contains(w.r.AvoidDecode, e.ID)
+		}
+	}
+	return prefill, decode
+}
+
+// prefill prices an engine's prefill leg.
+func (w *weighing) prefill(c *Side, e *model.EngineView) {
 	switch {
-	case slices.Contains(r.AvoidPrefill, p.ID), slices.Contains(r.AvoidDecode, d.ID):
+	case len(w.r.AvoidPrefill) > 0 && slices.Contains(w.r.AvoidPrefill, e.ID):
 		c.Dropped = model.ReasonAvoided
-		return c
-	case !p.Curve.Measured() || !d.Curve.Measured():
+	case !e.Curve.Measured():
 		c.Dropped = model.ReasonUnprofiled
-		return c
-	case full(p, r):
+	case full(e, w.r):
 		c.Dropped = model.ReasonKVCapacity
-		return c
 	}
-	own := p.Curve.Prefill(r.Input)
-	output := max(1, r.Expected)
-	kappa := d.Kappa()
-	// Tokens that the batch holds on average while this answer is made.
-	before := kappa * d.Curve.Interval(d.DecodeRequests, d.DecodeTokens)
-	after := kappa * d.Curve.Interval(d.DecodeRequests+1, d.DecodeTokens+r.Input)
-	c.Parts = Parts{
-		Queue: p.Backlog(now), Prefill: own, Stall: own * float64(p.DecodeRequests),
-		Decode: float64(output) * after, Penalty: p.Penalty,
-	}
-	if d.DecodeRequests > 0 {
-		c.Parts.Slow = math.Max(0, after-before) * float64(d.DecodeRemaining)
-	}
-	if p.ID != d.ID {
-		c.Parts.Handoff, c.Parts.Overlap = s.Handoff, d.Backlog(now)
-		c.Parts.Penalty += d.Penalty
-	}
+	own := e.Curve.Prefill(w.r.Input)
+	c.Parts = Parts{Queue: e.Backlog(w.now), Prefill: own, Stall: float64(own * float64(e.DecodeRequests)), Penalty: e.Penalty}
 	c.Cost = c.Parts.Total()
+	c.alone = float64(own * max(1, e.Risk))
+	c.Price = c.Parts.Queue + c.alone
+	c.micro = micro(c.Cost)
+}
+
+// decode prices an engine's decode leg.
+func (w *weighing) decode(c *Side, e *model.EngineView) {
+	switch {
+	case len(w.r.AvoidDecode) > 0 && slices.Contains(w.r.AvoidDecode, e.ID):
+		c.Dropped = model.ReasonAvoided
+	case !e.Curve.Measured():
+		c.Dropped = model.ReasonUnprofiled
+	}
+	r, kappa := w.r, e.Kappa()
+	// Tokens that the batch holds on average while this answer is made.
+	before := float64(kappa * e.Curve.Interval(e.DecodeRequests, e.DecodeTokens))
+	after := float64(kappa * e.Curve.Interval(e.DecodeRequests+1, e.DecodeTokens+r.Input))
+	c.Parts.Decode = float64(float64(max(1, r.Expected)) * after)
+	if e.DecodeRequests > 0 {
+		c.Parts.Slow = float64(max(0, after-before) * float64(e.DecodeRemaining))
+	}
+	if !w.same {
+		c.Parts.Handoff, c.Parts.Overlap, c.Parts.Penalty = w.s.Handoff, e.Backlog(w.now), e.Penalty
+	}
+	c.ahead = c.Parts.Handoff + c.Parts.Overlap
+	c.apart = c.ahead + c.Parts.Penalty
+	c.Cost = c.Parts.Total()
+	c.Price = c.ahead + after
 	c.Interval = after
-	c.Price = max(0, now-r.Arrived) + c.Parts.Queue + own*max(1, p.Risk) + c.Parts.Handoff + c.Parts.Overlap + after
-	c.Dropped = judge(s.Params, r, p, d, c, now)
-	return c
+	c.micro = micro(c.Cost)
+	c.tight = e.DecodeRequests+1 > seats(e) || e.DecodeTokens+e.Held+r.Input+max(1, r.Expected) > e.Curve.TokenLimit()
+	// A request that misses even on an idle engine is not the batch's fault.
+	if par := &w.s.Params; c.Dropped == "" && after > par.TPOT && float64(kappa*e.Curve.Interval(1, r.Input)) <= par.TPOT {
+		c.Dropped = model.ReasonTPOT
+	}
+}
+
+func micro(seconds float64) int64 { return int64(float64(seconds*1e6) + 0.5) }
+
+func seats(e *model.EngineView) int {
+	if e.DecodeSeats > 0 {
+		return min(e.Curve.MaxRequests, e.DecodeSeats)
+	}
+	return e.Curve.MaxRequests
 }
 
 // full reports whether KV that P holds for handoffs leaves no room for another prompt: such
 // blocks cannot be evicted before they are read or their lease ends.
-func full(p *model.EngineView, r model.Request) bool {
+func full(p *model.EngineView, r *model.Request) bool {
 	return p.Curve.KVCapacity > 0 && p.Held > 0 && p.Held+p.DecodeTokens+r.Input > p.Curve.KVCapacity
 }
 
-// judge names what is wrong with a priced pair: what it cannot hold before what would be late.
-func judge(par model.Params, r model.Request, p, d *model.EngineView, c Candidate, now float64) model.Reason {
-	if why := holds(r, d, c, now); why != "" {
-		return why
-	}
-	if c.Price > par.Budget() {
-		alone := p.Curve.Prefill(r.Input) * max(1, p.Risk)
-		if alone > par.Budget() {
-			return model.ReasonPrompt
-		}
-		return model.ReasonQueue
-	}
-	// A request that misses even on an idle engine is not the batch's fault.
-	idle := d.Kappa() * d.Curve.Interval(1, r.Input)
-	if c.Interval > par.TPOT && idle <= par.TPOT {
-		return model.ReasonTPOT
-	}
-	return ""
-}
-
-// holds names what D lacks to hold the request at the moment its prefill is expected to
+// room names what D lacks to hold the request at the moment its prefill on P is expected to
 // end. Residents that will have left by then free their seats.
-func holds(r model.Request, d *model.EngineView, c Candidate, now float64) model.Reason {
-	seats := d.Curve.MaxRequests
-	if d.DecodeSeats > 0 {
-		seats = min(seats, d.DecodeSeats)
+func (w *weighing) room(p, d *Side) model.Reason {
+	if !d.tight {
+		return ""
 	}
-	requests, tokens := d.DecodeRequests, d.DecodeTokens+d.Held
-	own := r.Input + max(1, r.Expected)
-	if requests+1 > seats || tokens+own > d.Curve.TokenLimit() {
-		ready := now + c.Parts.Queue + c.Parts.Prefill + c.Parts.Handoff + c.Parts.Overlap
-		requests, tokens = d.Occupied(now, ready, c.Interval)
-		tokens += d.Held
+	e := &w.s.Engines[d.index]
+	ready := w.now + p.Parts.Queue + p.Parts.Prefill
+	if p.index != d.index {
+		ready += d.ahead
 	}
+	requests, tokens := e.Occupied(w.now, ready, d.Interval)
 	switch {
-	case requests+1 > seats:
+	case requests+1 > seats(e):
 		return model.ReasonSlotWait
-	case tokens+own > d.Curve.TokenLimit() && requests > 0:
+	case tokens+e.Held+w.r.Input+max(1, w.r.Expected) > e.Curve.TokenLimit() && requests > 0:
 		return model.ReasonKVCapacity
 	}
 	return ""
 }
 
-func best(cs []Candidate, rid string, ok func(Candidate) bool) int {
-	found := -1
-	for i, c := range cs {
-		if !ok(c) {
-			continue
+// price is a pair's projected time to the first token since arrival.
+func (w *weighing) price(p, d *Side) float64 {
+	v := w.elapsed + p.Price + d.Price
+	if p.index == d.index {
+		v -= d.ahead
+	}
+	return v
+}
+
+// pick finds the cheapest pair, of those within the promise unless late. Equal costs go by a
+// hash of the request and the engine, so that an idle fleet is used evenly.
+func (w *weighing) pick(late bool) bool {
+	w.late = late
+	if w.shared {
+		return w.pickShared(late)
+	}
+	first, least, soonest := -1, int64(math.MaxInt64), math.Inf(1)
+	for j := range w.ds {
+		if d := &w.ds[j]; open(d, late) {
+			least, soonest = min(least, d.micro), min(soonest, d.Price)
 		}
-		if found < 0 || better(c, cs[found], rid) {
-			found = i
+	}
+	for i := range w.ps {
+		if p := &w.ps[i]; open(p, late) && (first < 0 || w.better(p.micro, p, nil, w.ps[first].micro, &w.ps[first], nil)) {
+			first = i
+		}
+	}
+	if first < 0 || least == math.MaxInt64 {
+		return false
+	}
+	budget := w.s.Params.Budget()
+	best, found := int64(0), false
+	row := func(i int) {
+		p := &w.ps[i]
+		if !open(p, late) || !late && w.elapsed+p.Price+soonest > budget || found && p.micro+least > best {
+			return
+		}
+		for j := range w.ds {
+			d := &w.ds[j]
+			cost := p.micro + d.micro
+			if found && cost > best || !open(d, late) {
+				continue
+			}
+			if found && !w.better(cost, p, d, best, &w.ps[w.i], &w.ds[w.j]) || !late && w.price(p, d) > budget || w.room(p, d) != "" {
+				continue
+			}
+			w.i, w.j, best, found = i, j, cost, true
+		}
+	}
+	row(first)
+	if found && best == w.ps[first].micro+least {
+		return true // nothing is cheaper, and ties were settled
+	}
+	for i := range w.ps {
+		if i != first {
+			row(i)
 		}
 	}
 	return found
 }
 
-// better orders by cost; costs within a microsecond are ties, broken by a hash of the
-// request and the pair so that an idle fleet is used evenly.
-func better(a, b Candidate, rid string) bool {
-	ca, cb := math.Round(a.Cost*1e6), math.Round(b.Cost*1e6)
-	if ca != cb {
-		return ca < cb
+// pickShared is pick where an engine may be on both sides.
+func (w *weighing) pickShared(late bool) bool {
+	best, found := int64(0), false
+	for i := range w.ps {
+		for j := range w.ds {
+			p, d := &w.ps[i], &w.ds[j]
+			if w.same && p.index != d.index || !open(p, late) || !open(d, late) {
+				continue
+			}
+			cost := p.micro + d.micro
+			if p.index == d.index {
+				cost = micro(p.Cost + d.Cost - d.apart)
+			}
+			if found && !w.better(cost, p, d, best, &w.ps[w.i], &w.ds[w.j]) || !late && w.price(p, d) > w.s.Params.Budget() || w.room(p, d) != "" {
+				continue
+			}
+			w.i, w.j, best, found = i, j, cost, true
+		}
 	}
-	ha, hb := tie(rid, a), tie(rid, b)
-	if ha != hb {
-		return ha < hb
-	}
-	if a.Prefill != b.Prefill {
-		return a.Prefill < b.Prefill
-	}
-	return a.Decode < b.Decode
+	return found
 }
 
-func tie(rid string, c Candidate) uint64 {
-	h := fnv.New64a()
-	for _, s := range []string{rid, c.Prefill, c.Decode} {
-		_, _ = h.Write([]byte(s))
-		_, _ = h.Write([]byte{0})
+// open reports whether a side may be chosen. Lateness alone drops nobody when late.
+func open(c *Side, late bool) bool { return c.Dropped == "" || late && c.Dropped == model.ReasonTPOT }
+
+// better reports whether pair a goes before pair b; d may be nil on both.
+func (w *weighing) better(a int64, ap, ad *Side, b int64, bp, bd *Side) bool {
+	if a != b {
+		return a < b
 	}
+	if ap.index != bp.index {
+		return w.sooner(ap, bp)
+	}
+	return ad != nil && ad.index != bd.index && w.sooner(ad, bd)
+}
+
+// sooner orders two engines for this request.
+func (w *weighing) sooner(a, b *Side) bool {
+	if x, y := w.lot(a), w.lot(b); x != y {
+		return x < y
+	}
+	return a.Engine < b.Engine
+}
+
+// lot is drawn from the names of the request and the engine, once.
+func (w *weighing) lot(c *Side) uint64 {
+	if c.lot == 0 {
+		c.lot = max(1, tie(w.hash, c.Engine))
+	}
+	return c.lot
+}
+
+func tie(request uint64, engine string) uint64 {
+	x := fnv(request, engine)
 	// FNV's low bits differ little between short keys that end alike; mix them.
-	x := h.Sum64()
 	x ^= x >> 33
 	x *= 0xff51afd7ed558ccd
 	return x ^ x>>33
 }
 
-func (d Decision) choose(i int) Decision {
-	c := d.Candidates[i]
-	d.Placed, d.Prefill, d.Decode = true, c.Prefill, c.Decode
-	d.Parts, d.Price, d.Own = c.Parts, c.Price, c.Parts.Prefill
-	return d
+func fnv(x uint64, s string) uint64 {
+	for i := range len(s) {
+		x = (x ^ uint64(s[i])) * 1099511628211
+	}
+	return x * 1099511628211 // the end of the string
+}
+
+func (w *weighing) placed() Decision {
+	p, d := &w.ps[w.i], &w.ds[w.j]
+	v := w.decision(p, d)
+	v.Placed, v.Prefill, v.Decode, v.OverBudget = true, p.Engine, d.Engine, w.late
+	return v
+}
+
+// decision describes a pair.
+func (w *weighing) decision(p, d *Side) Decision {
+	parts := d.Parts
+	if p.index == d.index {
+		parts.Handoff, parts.Overlap, parts.Penalty = 0, 0, 0
+	}
+	return Decision{Parts: p.Parts.plus(parts), Own: p.Parts.Prefill, Price: w.price(p, d), Elapsed: w.elapsed, Prefills: w.ps, Decodes: w.ds}
 }

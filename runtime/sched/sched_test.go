@@ -2,10 +2,12 @@ package sched
 
 import (
 	"fmt"
+	"math"
 	"math/rand/v2"
+	"reflect"
+	"slices"
 	"testing"
 
-	"github.com/google/go-cmp/cmp"
 	"pgregory.net/rapid"
 
 	"github.com/narwhal-fleet/narwhal/runtime/model"
@@ -22,6 +24,9 @@ func engine(id string, role model.Role) model.EngineView {
 func snapshot(engines ...model.EngineView) model.Snapshot {
 	return model.Snapshot{At: 100, Params: model.Params{TTFT: 2, TPOT: 0.05}, Handoff: 0.005, Engines: engines}
 }
+
+func admit(s model.Snapshot, r model.Request, now float64) Decision { return Admit(&s, &r, now, nil) }
+func place(s model.Snapshot, r model.Request, now float64) Decision { return Place(&s, &r, now, nil) }
 
 func request(input, expected int) model.Request {
 	return model.Request{ID: "r", Arrived: 100, Input: input, Expected: expected}
@@ -66,10 +71,10 @@ func TestAdmit(t *testing.T) {
 		if name == "batch too slow" {
 			c.s.Params.TPOT = 0.04
 		}
-		got := Admit(c.s, c.r, 100)
+		got := admit(c.s, c.r, 100)
 		if got.Prefill != c.p || got.Decode != c.d || got.Refused != c.refused || got.RetryAfter != c.retryAfter || got.Placed == (c.refused != "") {
 			t.Errorf("%s: %s→%s refused %q retry %d, want %s→%s %q %d\n%+v", name, got.Prefill, got.Decode, got.Refused, got.RetryAfter,
-				c.p, c.d, c.refused, c.retryAfter, got.Candidates)
+				c.p, c.d, c.refused, c.retryAfter, got)
 		}
 	}
 }
@@ -82,7 +87,7 @@ func TestAdmitPricesTheCheapestPair(t *testing.T) {
 	b.DecodeRequests, b.DecodeTokens, b.DecodeRemaining = 1, 100, 10
 	r := request(500, 10)
 	r.Arrived = 99.8
-	if got := Admit(snapshot(a, b, engine("d", model.Decode)), r, 100); got.Prefill != "b" {
+	if got := admit(snapshot(a, b, engine("d", model.Decode)), r, 100); got.Prefill != "b" {
 		t.Fatalf("placed on %q, refused %q", got.Prefill, got.Refused)
 	}
 }
@@ -90,16 +95,16 @@ func TestAdmitPricesTheCheapestPair(t *testing.T) {
 func TestPlaceIgnoresLatenessOnly(t *testing.T) {
 	p, d := engine("p", model.Prefill), engine("d", model.Decode)
 	p.PrefillFree = 200
-	if got := Place(snapshot(p, d), request(500, 10), 100); !got.Placed || !got.OverBudget {
+	if got := place(snapshot(p, d), request(500, 10), 100); !got.Placed || !got.OverBudget {
 		t.Errorf("late pair: %+v", got)
 	}
 	d.DecodeRequests = 128
-	if got := Place(snapshot(p, d), request(500, 10), 100); got.Placed || got.Refused != model.ReasonQueue && got.Refused != model.ReasonSlotWait {
+	if got := place(snapshot(p, d), request(500, 10), 100); got.Placed || got.Refused != model.ReasonQueue && got.Refused != model.ReasonSlotWait {
 		t.Errorf("full pair: %+v", got)
 	}
 	s := snapshot(p, engine("d", model.Decode))
 	s.Params.Open = true
-	if got := Admit(s, request(500, 10), 100); !got.Placed || !got.OverBudget {
+	if got := admit(s, request(500, 10), 100); !got.Placed || !got.OverBudget {
 		t.Errorf("open mode: %+v", got)
 	}
 }
@@ -119,7 +124,7 @@ func TestSeatsAreCountedWhenTheyAreNeeded(t *testing.T) {
 		"it came and went before": {[]model.Resident{{Tokens: 300, Remaining: 500}, {Ready: 100.1, Tokens: 300, Remaining: 3}}, true},
 	} {
 		d.Residents = c.residents
-		got := Admit(snapshot(p, d), request(7000, 20), 100) // a prefill of 0.68 s
+		got := admit(snapshot(p, d), request(7000, 20), 100) // a prefill of 0.68 s
 		if got.Placed != c.placed || !c.placed && got.Refused != model.ReasonSlotWait {
 			t.Errorf("%s: placed %v, refused %q", name, got.Placed, got.Refused)
 		}
@@ -132,7 +137,7 @@ func TestTiesSpreadOverAnIdleFleet(t *testing.T) {
 	for i := range 400 {
 		r := request(500, 100)
 		r.ID = fmt.Sprintf("req-%d", i)
-		d := Admit(s, r, 100)
+		d := admit(s, r, 100)
 		pairs[d.Prefill+d.Decode]++
 	}
 	for _, pair := range []string{"p0d0", "p0d1", "p1d0", "p1d1"} {
@@ -169,7 +174,7 @@ func TestDecisionProperties(t *testing.T) {
 		if rapid.Bool().Draw(t, "avoid") {
 			r.AvoidPrefill = []string{"e0"}
 		}
-		d := Admit(s, r, 100)
+		d := admit(s, r, 100)
 		checkDecision(t, s, r, d)
 
 		// The order of the inventory does not matter, and nothing is remembered.
@@ -179,12 +184,12 @@ func TestDecisionProperties(t *testing.T) {
 		rng.Shuffle(len(shuffled.Engines), func(i, j int) {
 			shuffled.Engines[i], shuffled.Engines[j] = shuffled.Engines[j], shuffled.Engines[i]
 		})
-		again := Admit(shuffled, r, 100)
+		again := admit(shuffled, r, 100)
 		if again.Prefill != d.Prefill || again.Decode != d.Decode || again.Refused != d.Refused || again.RetryAfter != d.RetryAfter {
 			t.Fatalf("order changed the decision: %+v then %+v", d, again)
 		}
-		if diff := cmp.Diff(d, Admit(s, r, 100)); diff != "" {
-			t.Fatalf("same input, other decision: %s", diff)
+		if again := admit(s, r, 100); !reflect.DeepEqual(d, again) {
+			t.Fatalf("same input, other decision: %+v, %+v", d, again)
 		}
 	})
 }
@@ -200,20 +205,17 @@ func checkDecision(t *rapid.T, s model.Snapshot, r model.Request, d Decision) {
 	for _, e := range s.Engines {
 		byID[e.ID] = e
 	}
-	free := 0
-	for _, c := range d.Candidates {
-		if !byID[c.Prefill].Live || !byID[c.Decode].Live {
-			t.Fatalf("candidate %s→%s is not live", c.Prefill, c.Decode)
-		}
-		if c.Dropped == "" {
-			free++
-			if !d.Placed || c.Cost < d.Parts.Total()-2e-6 {
-				t.Fatalf("chose %+v over cheaper %+v", d.Parts, c)
-			}
+	for _, c := range append(slices.Clone(d.Prefills), d.Decodes...) {
+		if !byID[c.Engine].Live {
+			t.Fatalf("%s was looked at and is not live", c.Engine)
 		}
 	}
-	if free > 0 && d.OverBudget {
-		t.Fatal("over budget although a pair was within the promise")
+	cheapest, within := exhaustive(s, r)
+	switch {
+	case within != d.Placed && !s.Params.Open, within && d.OverBudget:
+		t.Fatalf("a pair within the promise: %v, but %+v", within, d)
+	case d.Placed && d.Parts.Total() > cheapest+2e-6:
+		t.Fatalf("chose %+v, a pair costs %f", d, cheapest)
 	}
 	if !d.Placed {
 		return
@@ -237,27 +239,53 @@ func TestMorePrefillWorkNeverLowersThePrice(t *testing.T) {
 	rapid.Check(t, func(t *rapid.T) {
 		s := genSnapshot(t)
 		r := request(rapid.IntRange(1, 5000).Draw(t, "input"), 100)
-		before := weigh(s, r, 100).Candidates
+		before := weigh(&s, &r, 100, nil)
 		for i := range s.Engines {
 			s.Engines[i].PrefillFree += rapid.Float64Range(0, 3).Draw(t, "more")
 		}
-		for i, c := range weigh(s, r, 100).Candidates {
-			if c.Price < before[i].Price || c.Cost < before[i].Cost {
-				t.Fatalf("price fell from %+v to %+v", before[i], c)
+		after := weigh(&s, &r, 100, nil)
+		for k, c := range append(after.ps, after.ds...) {
+			if b := append(before.ps, before.ds...)[k]; c.Price < b.Price || c.Cost < b.Cost {
+				t.Fatalf("price fell from %+v to %+v", b, c)
 			}
 		}
 	})
 }
 
+// exhaustive prices every pair from the definition: the least cost of those within the promise,
+// or in open mode and without such, of those that hold the request.
+func exhaustive(s model.Snapshot, r model.Request) (cost float64, within bool) {
+	w := weigh(&s, &r, 100, nil)
+	cost = math.Inf(1)
+	late := math.Inf(1)
+	for i := range w.ps {
+		for j := range w.ds {
+			p, d := w.ps[i], w.ds[j]
+			if p.Dropped != "" || d.Dropped != "" && d.Dropped != model.ReasonTPOT || r.Unsplit && p.Engine != d.Engine || w.room(&p, &d) != "" {
+				continue
+			}
+			v := w.decision(&p, &d)
+			if d.Dropped == "" && v.Price <= s.Params.Budget() {
+				cost, within = min(cost, v.Parts.Total()), true
+			}
+			late = min(late, v.Parts.Total())
+		}
+	}
+	if !within {
+		return late, false
+	}
+	return cost, true
+}
+
 // A retry whose only decode engine has failed it goes to the other role before it gives up.
 func TestRetryFallsBackWhenItsRoleHasFailed(t *testing.T) {
 	s := snapshot(engine("p0", model.Prefill), engine("d0", model.Decode))
-	d := Place(s, model.Request{ID: "r", Input: 100, Expected: 10, AvoidDecode: []string{"d0"}, AvoidPrefill: nil}, s.At)
+	d := place(s, model.Request{ID: "r", Input: 100, Expected: 10, AvoidDecode: []string{"d0"}, AvoidPrefill: nil}, s.At)
 	if !d.Placed || d.Decode != "p0" || d.Prefill != "p0" {
 		t.Errorf("%+v", d)
 	}
 	s.Params.FixedRoles = true
-	if d := Place(s, model.Request{ID: "r", Input: 100, Expected: 10, AvoidDecode: []string{"d0"}}, s.At); d.Placed {
+	if d := place(s, model.Request{ID: "r", Input: 100, Expected: 10, AvoidDecode: []string{"d0"}}, s.At); d.Placed {
 		t.Errorf("roles are fixed: %+v", d)
 	}
 }

@@ -9,8 +9,7 @@ import (
 // arrive admits or refuses. A request that no engine's cache holds whole is refused, since
 // no engine takes it.
 func (w *world) arrive(j *job) {
-	inflight := w.offered - w.turned - w.complete
-	w.offered++
+	inflight := w.offered - 1 - w.turned - w.complete
 	if w.c.Inflight > 0 && inflight >= w.c.Inflight {
 		w.refuse(j)
 		return
@@ -21,35 +20,32 @@ func (w *world) arrive(j *job) {
 		return
 	}
 	r := model.Request{ID: j.id, Arrived: j.at, Input: j.input, Expected: w.ctl.Expect(j.output)}
-	d := sched.Admit(w.snapshot(), r, w.now)
+	w.look()
+	d := sched.Admit(&w.snap, &r, w.now, &w.scratch)
 	if !d.Placed {
 		w.refuse(j)
 		return
 	}
 	j.p, j.d, j.own, j.queue, j.placed = w.engine(d.Prefill), w.engine(d.Decode), d.Own, d.Parts.Queue, w.now
 	w.touch(j.p)
-	w.touch(j.d)
+	if j.d != j.p {
+		w.touch(j.d)
+	}
 	reserve(j, w.now)
 	j.p.addPrefill(j)
-	w.queue.advance(j.p, w.now)
+	j.p.stir(w.now)
+	w.agenda.fix(j.p)
 }
 
 func (w *world) refuse(j *job) {
-	j.place = refused
+	w.tallies[j.class].refused++
 	w.turned++
-}
-
-func (w *world) snapshot() model.Snapshot {
-	s := model.Snapshot{At: w.now, Params: w.c.Params, Handoff: w.handoff, Engines: make([]model.EngineView, len(w.engines))}
-	for i, e := range w.engines {
-		s.Engines[i] = e.view(w.now)
-	}
-	return s
+	w.free = append(w.free, j)
 }
 
 func (w *world) engine(id string) *engine {
 	for _, e := range w.engines {
-		if e.id == id {
+		if e.v.ID == id {
 			return e
 		}
 	}

@@ -1,40 +1,45 @@
 package simulate
 
 import (
+	"math"
 	"slices"
 	"testing"
 
 	"pgregory.net/rapid"
+
+	"github.com/narwhal-fleet/narwhal/runtime/model"
 )
 
 // scatter plays arrivals without scheduler or roles: any engine prefills and any decodes,
 // as drawn. It returns first-token delays and mean token intervals.
 func scatter(t *rapid.T, c Config) (ttft, tpot []float64) {
 	engines := make([]*engine, c.Model.Engines)
+	var a agenda
 	for i := range engines {
-		engines[i] = &engine{model: &c.Model, slow: c.Slow}
+		engines[i] = &engine{model: &c.Model, slow: c.Slow, index: i, next: math.Inf(1), ledger: ledger{v: &model.EngineView{}}}
+		a.add(engines[i])
 	}
-	var q events
 	jobs := make([]*job, len(c.Arrivals))
-	for i, a := range c.Arrivals {
-		jobs[i] = &job{at: a.At, input: a.Input, output: max(1, a.Output)}
-		jobs[i].p = engines[i%len(engines)]
-		jobs[i].d = engines[rapid.IntRange(0, len(engines)-1).Draw(t, "decode")]
-		q.add(event{at: a.At, kind: arrival, job: jobs[i]})
-	}
-	for q.Len() > 0 {
-		e := q.next()
-		switch e.kind {
-		case arrival:
-			e.job.p.addPrefill(e.job)
-			e.engine = e.job.p
-		case phaseEnd:
-			if j, _, _ := e.engine.finish(e.at); j != nil {
-				j.d.addDecode(j, e.at)
-				q.add(event{at: j.ready, kind: joinable, engine: j.d})
+	for n := 0; n < len(jobs) || !math.IsInf(a.first().next, 1); {
+		if e := a.first(); n == len(jobs) || e.next <= c.Arrivals[n].At {
+			now := e.next
+			if j, _, _ := e.fire(); j != nil {
+				j.d.addDecode(j, now)
+				if j.d != e {
+					j.d.stir(now)
+					a.fix(j.d)
+				}
 			}
+			e.begin(now)
+			a.fix(e)
+			continue
 		}
-		q.advance(e.engine, e.at)
+		x := c.Arrivals[n]
+		jobs[n] = &job{at: x.At, input: x.Input, output: max(1, x.Output), seq: n, p: engines[n%len(engines)], d: engines[rapid.IntRange(0, len(engines)-1).Draw(t, "decode")]}
+		jobs[n].p.addPrefill(jobs[n])
+		jobs[n].p.stir(x.At)
+		a.fix(jobs[n].p)
+		n++
 	}
 	for _, j := range jobs {
 		ttft = append(ttft, j.first-j.at)

@@ -39,7 +39,12 @@ type Config struct {
 	Control  control.Params
 	Correction
 	Interval float64 // between ticks, seconds
-	Inflight int     // requests in flight above which the router turns away; 0 = no limit
+
+	classes []string // of the arrivals, in order of appearance
+	class   []uint16 // of each arrival
+
+	thorough bool // every request is looked at after every event
+	Inflight int  // requests in flight above which the router turns away; 0 = no limit
 }
 
 // Defaults returns the router's settings of a fleet file that names none, for a promise in
@@ -119,5 +124,22 @@ func (c Config) check() error {
 	bad(len(c.Arrivals) > 0 && scored == 0, "no arrival has class %q", c.Score)
 	return errors.Join(errs...)
 }
+
+// index numbers the classes.
+func (c *Config) index() {
+	numbers := map[string]uint16{}
+	c.classes, c.class = nil, make([]uint16, len(c.Arrivals))
+	for i, a := range c.Arrivals {
+		n, ok := numbers[a.Class]
+		if !ok {
+			n = uint16(len(c.classes))
+			numbers[a.Class] = n
+			c.classes = append(c.classes, a.Class)
+		}
+		c.class[i] = n
+	}
+}
+
+func (c *Config) classOf(arrival int) int { return int(c.class[arrival]) }
 
 func (c Config) scores(a Arrival) bool { return c.Score == "" || a.Class == c.Score }

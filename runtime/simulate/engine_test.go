@@ -5,6 +5,8 @@ import (
 	"math"
 	"os"
 	"testing"
+
+	"github.com/narwhal-fleet/narwhal/runtime/model"
 )
 
 // reference is the engine of the vectors and of the fixture workloads.
@@ -23,38 +25,36 @@ type vector struct {
 
 // tokenTimes plays vectors on one engine and returns the time of each token.
 func tokenTimes(m Model, vs []vector) [][]float64 {
-	e := &engine{model: &m, slow: 1}
-	jobs := make([]*job, len(vs))
-	var q events
-	for i, v := range vs {
-		jobs[i] = &job{input: v.Input, output: v.Output}
-		q.add(event{at: v.At, kind: arrival, job: jobs[i]})
-	}
+	var snap model.EngineView
+	e := &engine{model: &m, slow: 1, next: math.Inf(1), ledger: ledger{v: &snap}}
 	index := map[*job]int{}
-	for i, j := range jobs {
-		index[j] = i
-	}
 	out := make([][]float64, len(vs))
-	for q.Len() > 0 {
-		ev := q.next()
-		switch ev.kind {
-		case arrival:
-			if vs[index[ev.job]].Kind == "prefill" {
-				e.addPrefill(ev.job)
+	for n := 0; n < len(vs) || !math.IsInf(e.next, 1); {
+		if n < len(vs) && vs[n].At < e.next {
+			v := vs[n]
+			j := &job{input: v.Input, output: v.Output, seq: n}
+			index[j] = n
+			if v.Kind == "prefill" {
+				e.addPrefill(j)
 			} else {
-				e.addDecode(ev.job, ev.at)
-				q.add(event{at: ev.job.ready, kind: joinable, engine: e})
+				e.addDecode(j, v.At)
 			}
-		case phaseEnd:
-			was := append([]*job(nil), e.batch...)
-			if p, _, _ := e.finish(ev.at); p != nil {
-				was = []*job{p}
-			}
-			for _, j := range was {
-				out[index[j]] = append(out[index[j]], ev.at)
+			e.stir(v.At)
+			n++
+			continue
+		}
+		now := e.next
+		if e.busy == running {
+			for _, j := range e.batch {
+				for k := 1; k <= e.count; k++ {
+					out[index[j]] = append(out[index[j]], e.run.end(k))
+				}
 			}
 		}
-		q.advance(e, ev.at)
+		if p, _, _ := e.fire(); p != nil {
+			out[index[p]] = append(out[index[p]], now)
+		}
+		e.begin(now)
 	}
 	return out
 }

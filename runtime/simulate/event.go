@@ -1,65 +1,58 @@
 package simulate
 
-import "container/heap"
+// agenda is a heap of engines by the time of their next event, then by index.
+type agenda struct{ list []*engine }
 
-// kind orders events of one moment.
-type kind int
-
-const (
-	phaseEnd kind = iota // of an engine
-	joinable             // a transfer ended
-	arrival
-	tick
-)
-
-type event struct {
-	at     float64
-	kind   kind
-	seq    int
-	engine *engine
-	job    *job
+func (a *agenda) add(e *engine) {
+	e.at = len(a.list)
+	a.list = append(a.list, e)
+	a.up(e.at)
 }
 
-// events is a heap by time, then kind, then order of entry.
-type events struct {
-	list []event
-	seq  int
-}
+// first is the engine whose event comes next.
+func (a *agenda) first() *engine { return a.list[0] }
 
-func (q *events) Len() int { return len(q.list) }
-func (q *events) Less(i, j int) bool {
-	a, b := &q.list[i], &q.list[j]
-	if a.at != b.at {
-		return a.at < b.at
+// fix restores the order after an engine's next event moved.
+func (a *agenda) fix(e *engine) {
+	if !a.up(e.at) {
+		a.down(e.at)
 	}
-	if a.kind != b.kind {
-		return a.kind < b.kind
+}
+
+func (a *agenda) before(i, j int) bool {
+	x, y := a.list[i], a.list[j]
+	if x.next != y.next {
+		return x.next < y.next
 	}
-	return a.seq < b.seq
-}
-func (q *events) Swap(i, j int) { q.list[i], q.list[j] = q.list[j], q.list[i] }
-func (q *events) Push(x any)    { q.list = append(q.list, x.(event)) }
-func (q *events) Pop() any {
-	n := len(q.list) - 1
-	e := q.list[n]
-	q.list = q.list[:n]
-	return e
+	return x.index < y.index
 }
 
-func (q *events) add(e event) {
-	q.seq++
-	e.seq = q.seq
-	heap.Push(q, e)
+func (a *agenda) swap(i, j int) {
+	a.list[i], a.list[j] = a.list[j], a.list[i]
+	a.list[i].at, a.list[j].at = i, j
 }
 
-func (q *events) next() event { return heap.Pop(q).(event) }
-
-// advance starts what an idle engine does next.
-func (q *events) advance(e *engine, now float64) {
-	if e.busy != ahead {
-		return
+func (a *agenda) up(i int) (moved bool) {
+	for i > 0 && a.before(i, (i-1)/2) {
+		a.swap(i, (i-1)/2)
+		i, moved = (i-1)/2, true
 	}
-	if until, ok := e.start(now); ok {
-		q.add(event{at: until, kind: phaseEnd, engine: e})
+	return moved
+}
+
+func (a *agenda) down(i int) {
+	for {
+		c := 2*i + 1
+		if c >= len(a.list) {
+			return
+		}
+		if c+1 < len(a.list) && a.before(c+1, c) {
+			c++
+		}
+		if !a.before(c, i) {
+			return
+		}
+		a.swap(c, i)
+		i = c
 	}
 }

@@ -10,117 +10,136 @@ import (
 // ledger is what a router knows of an engine: what it gave it and what came back. The
 // rules are those of the router's own inventory.
 type ledger struct {
-	id        string
-	role      model.Role
-	roleSince float64
-	curve     profile.Curve
+	v *model.EngineView // in the world's snapshot
 
-	prefilling  []*job
-	prefillFree float64
-	pending     []*job // placed for decode here, prefilling elsewhere
-	decoding    []*job
+	prefillFree   float64
+	behind        float64 // predicted work of the queue but its first
+	pending       []*job  // placed for decode here, prefilling elsewhere
+	pendIn        int     // Σ input of pending
+	pendOut       int     // Σ output of pending
+	joinIn        int     // Σ input of those that wait to join
+	joinOut       int     // Σ output of those
+	leaves        int     // Σ last steps of the batch
+	waiting, live int     // what it counts as queued for prefill, and as decoding
 
 	ratios  [64]float64 // observed over predicted prefill, a ring
+	sorted  []float64   // the same in order
 	ratioN  int
-	risk    float64
-	gap     float64
-	kappa   float64
 	touched bool // prefill or residency changed in the open interval
-	made    int  // tokens
 	before  int  // tokens at the start of the interval
 }
 
-func (l *ledger) view(now float64) model.EngineView {
-	v := model.EngineView{ID: l.id, Role: l.role, Live: true, Curve: l.curve, Risk: l.risk, PrefillFree: l.prefillFree,
-		PrefillRequests: len(l.prefilling), DecodeRequests: len(l.pending) + len(l.decoding), Correction: l.kappa, Gap: l.gap, RoleSince: l.roleSince}
-	behind := 0.0
-	for i, j := range l.prefilling {
-		if i > 0 {
-			behind += j.own
-		}
+// look brings the engine's view up to a moment.
+func (e *engine) look(now float64) {
+	v := e.v
+	r, s := len(e.batch), e.stepsBy(now)
+	v.PrefillFree = max(e.prefillFree, now+e.behind)
+	v.PrefillRequests = e.waiting
+	v.DecodeRequests = len(e.pending) + e.live
+	v.DecodeTokens = e.pendIn + e.joinIn + e.tokens + (s-e.steps)*r
+	v.DecodeRemaining = e.pendOut + e.joinOut + e.leaves - s*r
+}
+
+// Occupied implements model.Later.
+func (e *engine) Occupied(now, at, interval float64) (requests, tokens int) {
+	add := func(r model.Resident) {
+		n, k := r.Takes(now, at, interval)
+		requests, tokens = requests+n, tokens+k
 	}
-	v.PrefillFree = max(v.PrefillFree, now+behind)
-	v.Residents = make([]model.Resident, 0, v.DecodeRequests)
-	for _, j := range l.decoding {
-		v.Residents = append(v.Residents, model.Resident{Tokens: j.input + j.made, Remaining: max(1, j.output-j.made)})
+	s := e.stepsBy(now)
+	for _, j := range e.batch {
+		left := j.leaves - s
+		add(model.Resident{Tokens: j.input + j.output - left, Remaining: left})
 	}
-	for _, j := range l.pending {
-		v.Residents = append(v.Residents, model.Resident{Ready: j.placed + j.queue + j.own, Tokens: j.input, Remaining: max(1, j.output)})
+	for _, j := range e.join.all() {
+		add(model.Resident{Tokens: j.input, Remaining: j.output})
 	}
-	for _, r := range v.Residents {
-		v.DecodeTokens += r.Tokens
-		v.DecodeRemaining += r.Remaining
+	for _, j := range e.pending {
+		add(model.Resident{Ready: j.placed + j.queue + j.own, Tokens: j.input, Remaining: j.output})
 	}
-	return v
+	return requests, tokens
 }
 
 // reserve notes a placement on both of its engines.
 func reserve(j *job, now float64) {
-	j.p.prefilling = append(j.p.prefilling, j)
-	j.p.prefillFree = max(j.p.prefillFree, now) + j.own
-	j.p.touched = true
-	j.d.pending = append(j.d.pending, j)
+	p, d := j.p, j.d
+	if p.waiting > 0 {
+		p.behind += j.own
+	}
+	p.waiting++
+	p.prefillFree = max(p.prefillFree, now) + j.own
+	p.touched = true
+	d.pending = append(d.pending, j)
+	d.pendIn += j.input
+	d.pendOut += j.output
 }
 
 // prefillEnded takes a request off the prefill side and starts its decode side.
 func prefillEnded(j *job, now float64) {
-	p := &j.p.ledger
-	p.prefilling = without(p.prefilling, j)
+	p, d := j.p, j.d
+	p.waiting--
 	p.touched = true
 	left := 0.0
-	for _, x := range p.prefilling {
+	for i, x := range p.prefills.all() {
 		left += x.own
+		if i == 0 {
+			p.behind = -x.own
+		}
+	}
+	if p.waiting == 0 {
+		p.behind = 0
+	} else {
+		p.behind = max(0, p.behind+left)
 	}
 	p.prefillFree = now + left
 	if j.queue+j.own > 0 {
 		p.observe((now - j.placed) / (j.queue + j.own))
 	}
-	j.d.pending = without(j.d.pending, j)
-	j.d.decoding = append(j.d.decoding, j)
-	j.d.touched = true
-}
-
-// without removes j; a job that is missing leaves the list alone and is found by check.
-func without(list []*job, j *job) []*job {
-	i := slices.Index(list, j)
-	if i < 0 {
-		return list
+	if i := slices.Index(d.pending, j); i >= 0 { // one that is missing is found by check
+		last := len(d.pending) - 1
+		d.pending[i], d.pending[last] = d.pending[last], nil
+		d.pending = d.pending[:last]
 	}
-	return slices.Delete(list, i, i+1)
+	d.pendIn -= j.input
+	d.pendOut -= j.output
+	d.live++
+	d.touched = true
 }
 
 // observe keeps the 80th percentile of the last 64 ratios as the engine's risk.
 func (l *ledger) observe(ratio float64) {
-	l.ratios[l.ratioN%len(l.ratios)] = ratio
-	l.ratioN++
-	if l.ratioN < 8 {
-		return
+	at := l.ratioN % len(l.ratios)
+	if l.ratioN >= len(l.ratios) {
+		i, _ := slices.BinarySearch(l.sorted, l.ratios[at])
+		l.sorted = slices.Delete(l.sorted, i, i+1)
 	}
-	held := l.ratios
-	sorted := held[:min(l.ratioN, len(held))]
-	slices.Sort(sorted)
-	l.risk = min(2, max(1, profile.Quantile(sorted, 0.8)))
+	l.ratios[at] = ratio
+	i, _ := slices.BinarySearch(l.sorted, ratio)
+	l.sorted = slices.Insert(l.sorted, i, ratio)
+	l.ratioN++
+	if l.ratioN >= 8 {
+		l.v.Risk = min(2, max(1, profile.Quantile(l.sorted, 0.8)))
+	}
 }
 
 // roll closes a monitoring interval of dt seconds.
-func (l *ledger) roll(dt float64, c Correction) {
-	made := l.made - l.before
-	l.before = l.made
-	kv := 0
-	for _, j := range l.decoding {
-		kv += j.input + j.made
-	}
-	disturbed := l.touched || len(l.prefilling) > 0
-	l.touched = false
-	requests := len(l.decoding)
-	if requests == 0 || made <= 0 {
+func (e *engine) roll(now, dt float64, c Correction) {
+	r, s := len(e.batch), e.stepsBy(now)
+	total := e.made + (s-e.steps)*r
+	made := total - e.before
+	e.before = total
+	disturbed := e.touched || e.waiting > 0
+	e.touched = false
+	if e.live == 0 || made <= 0 {
 		return
 	}
-	l.gap = dt * float64(requests) / float64(made)
+	e.v.Gap = dt * float64(e.live) / float64(made)
 	if disturbed || made < c.MinSamples || c.Alpha <= 0 {
 		return
 	}
-	if predicted := l.curve.Interval(requests, kv); predicted > 0 {
-		l.kappa += c.Alpha * (min(c.Max, max(c.Min, l.gap/predicted)) - l.kappa)
+	kv := e.joinIn + e.tokens + (s-e.steps)*r
+	if predicted := e.v.Curve.Interval(e.live, kv); predicted > 0 {
+		k := e.v.Correction
+		e.v.Correction = k + float64(c.Alpha*(min(c.Max, max(c.Min, e.v.Gap/predicted))-k))
 	}
 }

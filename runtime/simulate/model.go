@@ -72,11 +72,11 @@ func (m Model) check() error {
 // curve. The transfer is the network's and does not change.
 func (m *Model) prefill(n int, slow float64) float64 {
 	x := float64(n)
-	return slow * (m.Prefill.A*x*x + m.Prefill.B*x + m.Prefill.C)
+	return float64(slow * (float64(float64(m.Prefill.A*x)*x) + float64(m.Prefill.B*x) + m.Prefill.C))
 }
 
 func (m *Model) step(requests, tokens int, slow float64) float64 {
-	return slow * (m.Decode.C + m.Decode.R*float64(requests) + m.Decode.M*float64(tokens))
+	return float64(slow * (m.Decode.C + float64(m.Decode.R*float64(requests)) + float64(m.Decode.M*float64(tokens))))
 }
 
 func (m *Model) transfer(n int) float64 { return m.Transfer.Base + m.Transfer.PerToken*float64(n) }

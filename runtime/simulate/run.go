@@ -4,12 +4,11 @@ import (
 	"context"
 	"errors"
 	"fmt"
-	"math"
 	"runtime"
 	"slices"
 	"sync"
 
-	"github.com/narwhal-fleet/narwhal/runtime/profile"
+	"github.com/narwhal-fleet/narwhal/runtime/model"
 )
 
 // Result is the data of `narwhal simulate`. Counts are of the scored class.
@@ -57,6 +56,7 @@ func Run(ctx context.Context, c Config) (Result, error) {
 	if err := c.check(); err != nil {
 		return Result{}, fmt.Errorf("%w: %w", ErrConfig, err)
 	}
+	c.index()
 	if len(c.Policies) == 0 {
 		c.Policies = []string{"default"}
 	}
@@ -133,47 +133,39 @@ func playAll(ctx context.Context, c *Config, arms []policy) ([]Arm, error) {
 	return results, nil
 }
 
+// tally is what became of the requests of one class.
+type tally struct {
+	offered, refused, qualified int
+	ttft, tpot                  histogram
+}
+
+func (t *tally) completed(p model.Params, j *job) {
+	first, gap := j.first-j.at, 0.0
+	t.ttft.add(first)
+	if j.output > 1 {
+		gap = (j.last - j.first) / float64(j.output-1)
+		t.tpot.add(gap)
+	}
+	if first <= p.TTFT && gap <= p.TPOT {
+		t.qualified++
+	}
+}
+
 func (w *world) score() Arm {
 	a := Arm{Policy: w.policy.name, Topology: "hot-swap", Moves: w.moves}
 	if w.policy.prefill > 0 {
 		a.Topology = "static"
 	}
-	var ttft, tpot []float64
-	offered := 0
-	for i := range w.jobs {
-		j := &w.jobs[i]
-		if !j.scored {
-			continue
-		}
-		offered++
-		if j.place == refused {
-			a.Refused++
-			continue
-		}
-		first, gap := j.first-j.at, 0.0
-		ttft = append(ttft, first*1000)
-		if j.output > 1 {
-			gap = (j.last - j.first) / float64(j.output-1)
-			tpot = append(tpot, gap*1000)
-		}
-		if first <= w.c.Params.TTFT && gap <= w.c.Params.TPOT {
-			a.Qualified++
+	var all tally
+	for i := range w.tallies {
+		if t := &w.tallies[i]; w.c.Score == "" || w.c.classes[i] == w.c.Score {
+			all.offered, all.refused, all.qualified = all.offered+t.offered, all.refused+t.refused, all.qualified+t.qualified
+			all.ttft.join(&t.ttft)
+			all.tpot.join(&t.tpot)
 		}
 	}
-	a.Attainment = float64(a.Qualified) / float64(max(1, offered))
-	a.TTFT, a.TPOT = percentiles(ttft), percentiles(tpot)
+	a.Qualified, a.Refused = all.qualified, all.refused
+	a.Attainment = float64(a.Qualified) / float64(max(1, all.offered))
+	a.TTFT, a.TPOT = all.ttft.percentiles(), all.tpot.percentiles()
 	return a
-}
-
-// percentiles rounds to a microsecond.
-func percentiles(v []float64) Percentiles {
-	slices.Sort(v)
-	at := func(q float64) *float64 {
-		if len(v) == 0 {
-			return nil
-		}
-		x := math.Round(profile.Quantile(v, q)*1000) / 1000
-		return &x
-	}
-	return Percentiles{at(0.50), at(0.95), at(0.99)}
 }

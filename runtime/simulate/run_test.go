@@ -17,6 +17,7 @@ import (
 
 func config(m Model, ttft, tpot float64, arrivals ...Arrival) Config {
 	c := Defaults(ttft, tpot)
+	c.thorough = true
 	c.Workload, c.Model, c.Arrivals, c.Seed = "test", m, arrivals, 7
 	return c
 }
@@ -42,12 +43,13 @@ func shift() Config {
 func TestTwoRequests(t *testing.T) {
 	m := Model{Engines: 2, PrefillAtStart: 1, Prefill: Prefill{B: 0.001}, Decode: Decode{C: 0.01}, MaxRunning: 8, KVTokens: 10000, Transfer: Transfer{Base: 0.005}}
 	c := config(m, 0.3, 0.02, Arrival{0, 100, 3, "a"}, Arrival{0.02, 200, 2, "b"})
+	c.index()
 	w := newWorld(&c, static(1, 1))
 	if err := w.run(t.Context()); err != nil {
 		t.Fatal(err)
 	}
-	for i, want := range []struct{ prefilled, first, last float64 }{{0.1, 0.115, 0.135}, {0.3, 0.315, 0.325}} {
-		j := w.jobs[i]
+	for i, want := range []struct{ prefilled, first, last float64 }{{0.3, 0.315, 0.325}, {0.1, 0.115, 0.135}} {
+		j := w.free[1-i]
 		got := fmt.Sprintf("%.9f %.9f %.9f", j.prefilled, j.first, j.last)
 		if got != fmt.Sprintf("%.9f %.9f %.9f", want.prefilled, want.first, want.last) {
 			t.Errorf("request %d: prefilled, first, last: %s, want %v", i, got, want)
@@ -156,26 +158,32 @@ func must2(t *rapid.T, c Config) Result {
 
 func TestBrokenStateEndsTheRun(t *testing.T) {
 	for name, damage := range map[string]func(w *world){
-		"count":     func(w *world) { w.turned++ },
-		"two homes": func(w *world) { w.engines[7].batch = append(w.engines[7].batch, w.engines[6].batch[0]) },
-		"lost":      func(w *world) { w.engines[7].batch = w.engines[7].batch[1:] },
-		"place":     func(w *world) { w.engines[7].batch[0].place = joining },
-		"tokens":    func(w *world) { w.engines[7].tokens++ },
-		"ledger":    func(w *world) { w.engines[7].decoding = w.engines[7].decoding[1:] },
+		"count": func(w *world) { w.turned++ },
+		"two homes": func(w *world) {
+			w.engines[7].batch = append(w.engines[7].batch, w.engines[6].batch[0])
+			w.engines[7].live++
+			w.touch(w.engines[7])
+		},
+		"lost":   func(w *world) { w.engines[7].batch = w.engines[7].batch[:len(w.engines[7].batch)-1] },
+		"place":  func(w *world) { w.engines[7].batch[len(w.engines[7].batch)-1].place = joining },
+		"tokens": func(w *world) { w.engines[7].tokens++ },
+		"ledger": func(w *world) { w.engines[7].live-- },
 		"floor": func(w *world) {
 			for _, e := range w.engines {
-				e.role = model.Prefill
+				e.v.Role = model.Prefill
 			}
 		},
 	} {
 		c := shift()
 		c.Arrivals = even(0, 20, 40, 512, 256, "")
+		c.index()
 		w := newWorld(&c, policy{name: "default"})
 		for range 2000 {
-			if err := w.next(); err != nil {
+			if err := w.step(); err != nil {
 				t.Fatal(err)
 			}
 		}
+		w.thorough = true
 		damage(w)
 		if err := w.run(t.Context()); err == nil || !strings.Contains(err.Error(), "seed 7, event ") {
 			t.Errorf("%s: %v", name, err)

@@ -3,9 +3,12 @@ package simulate
 import (
 	"context"
 	"fmt"
+	"math"
+	"strconv"
 
 	"github.com/narwhal-fleet/narwhal/runtime/control"
 	"github.com/narwhal-fleet/narwhal/runtime/model"
+	"github.com/narwhal-fleet/narwhal/runtime/sched"
 )
 
 // world is one arm in motion.
@@ -13,141 +16,169 @@ type world struct {
 	c       *Config
 	policy  policy
 	engines []*engine
-	jobs    []job
-	queue   events
+	snap    model.Snapshot
+	scratch sched.Scratch
+	agenda  agenda
+	free    []*job // to be used again
 	ctl     control.State
-	handoff float64
+	tallies []tally // by class
 
 	now                       float64
+	nextTick                  float64
 	count                     int // events
 	offered, turned, complete int
+	there                     int // requests on engines
 	moves                     int
 	dirty                     []*engine // changed by the event in work
+	thorough                  bool      // look at every request after every event
 }
 
 func newWorld(c *Config, p policy) *world {
-	w := &world{c: c, policy: p, ctl: control.New(c.Control, 0), jobs: make([]job, len(c.Arrivals))}
+	w := &world{c: c, policy: p, ctl: control.New(c.Control, 0), nextTick: c.Interval, tallies: make([]tally, len(c.classes)), thorough: c.thorough}
 	prefill := p.prefill
 	if prefill == 0 {
 		prefill = c.Model.PrefillAtStart
 	}
-	for i := range c.Model.Engines {
-		e := &engine{model: &c.Model, slow: c.Slow, index: i}
-		e.ledger = ledger{id: fmt.Sprintf("e%03d", i), role: model.Decode, curve: c.Model.curve(), risk: 1, kappa: 1}
+	w.snap = model.Snapshot{Params: c.Params, Engines: make([]model.EngineView, c.Model.Engines)}
+	for i := range w.snap.Engines {
+		e := &engine{model: &c.Model, slow: c.Slow, index: i, next: math.Inf(1)}
+		v := &w.snap.Engines[i]
+		*v = model.EngineView{ID: fmt.Sprintf("e%03d", i), Role: model.Decode, Live: true, Curve: c.Model.curve(), Risk: 1, Correction: 1, Later: e}
 		if i < prefill {
-			e.role = model.Prefill
+			v.Role = model.Prefill
 		}
+		e.v = v
 		w.engines = append(w.engines, e)
+		w.agenda.add(e)
 	}
-	for i, a := range c.Arrivals {
-		w.jobs[i] = job{id: fmt.Sprintf("%d-%d", c.Seed, i), at: a.At, input: a.Input, output: max(1, a.Output), scored: c.scores(a)}
-	}
-	w.queue.add(event{at: w.jobs[0].at, kind: arrival})
-	w.queue.add(event{at: c.Interval, kind: tick})
 	return w
 }
 
 // run plays all events until the last request is done.
 func (w *world) run(ctx context.Context) error {
-	for w.turned+w.complete < len(w.jobs) {
+	for w.turned+w.complete < len(w.c.Arrivals) {
 		if w.count%4096 == 0 && ctx.Err() != nil {
 			return context.Cause(ctx)
 		}
-		if err := w.next(); err != nil {
+		if err := w.step(); err != nil {
 			return fmt.Errorf("simulate %s: seed %d, event %d at %.6f s: %w", w.policy.name, w.c.Seed, w.count, w.now, err)
 		}
 	}
 	return nil
 }
 
-// next applies one event and checks what came of it.
-func (w *world) next() error {
-	e := w.queue.next()
+// step applies the next event and checks what came of it. At one moment engines come first,
+// then arrivals, then the tick.
+func (w *world) step() error {
+	e, arrives := w.agenda.first(), math.Inf(1)
+	if w.offered < len(w.c.Arrivals) {
+		arrives = w.c.Arrivals[w.offered].At
+	}
 	w.count++
 	before := w.now
-	w.now = e.at
 	w.dirty = w.dirty[:0]
-	w.apply(e)
-	if err := w.check(before); err != nil {
-		return err
+	ticks := false
+	switch {
+	case e.next <= arrives && e.next <= w.nextTick:
+		w.now = e.next
+		w.end(e)
+	case arrives <= w.nextTick:
+		w.now = arrives
+		w.arrive(w.job())
+	default:
+		if ticks = true; math.IsInf(e.next, 1) && math.IsInf(arrives, 1) {
+			return fmt.Errorf("%d requests wait and nothing happens", w.offered-w.turned-w.complete)
+		}
+		w.now = w.nextTick
+		w.tick()
+		w.nextTick = float64(math.Round(w.now/w.c.Interval)+1) * w.c.Interval
 	}
-	if e.kind == tick && len(w.queue.list) == 1 && w.turned+w.complete < len(w.jobs) {
-		return fmt.Errorf("%d requests wait and nothing happens", w.offered-w.turned-w.complete)
-	}
-	return nil
+	return w.check(before, ticks || w.thorough)
 }
 
-func (w *world) apply(e event) {
-	switch e.kind {
-	case arrival:
-		w.arrive(&w.jobs[w.offered])
-		if w.offered < len(w.jobs) {
-			w.queue.add(event{at: w.jobs[w.offered].at, kind: arrival})
-		}
-	case joinable:
-		w.touch(e.engine)
-		w.queue.advance(e.engine, w.now)
-	case phaseEnd:
-		w.touch(e.engine)
-		w.end(e.engine)
-	case tick:
-		w.tick()
-		w.queue.add(event{at: float64(int(w.now/w.c.Interval+0.5)+1) * w.c.Interval, kind: tick})
+// job takes the next arrival.
+func (w *world) job() *job {
+	n := w.offered
+	a := &w.c.Arrivals[n]
+	w.offered++
+	var j *job
+	if k := len(w.free); k > 0 {
+		j, w.free = w.free[k-1], w.free[:k-1]
+	} else {
+		j = new(job)
 	}
+	var b [48]byte
+	id := strconv.AppendInt(append(strconv.AppendUint(b[:0], w.c.Seed, 10), '-'), int64(n), 10)
+	*j = job{id: string(id), seq: n, at: a.At, input: a.Input, output: max(1, a.Output), class: w.c.classOf(n)}
+	w.tallies[j.class].offered++
+	return j
 }
 
 func (w *world) touch(e *engine) { w.dirty = append(w.dirty, e) }
 
 // end finishes an engine's prefill or step and starts what follows.
 func (w *world) end(e *engine) {
-	prefilled, firsts, left := e.finish(w.now)
+	prefilled, firsts, left := e.fire()
+	w.touch(e)
 	if j := prefilled; j != nil {
 		prefillEnded(j, w.now)
 		j.d.addDecode(j, w.now)
-		w.touch(j.d)
-		w.queue.add(event{at: j.ready, kind: joinable, engine: j.d})
-	}
-	if prefilled == nil {
-		e.made += len(left) + len(e.batch)
+		if j.d != e {
+			j.d.stir(w.now)
+			w.agenda.fix(j.d)
+			w.touch(j.d)
+		}
 	}
 	for _, j := range firsts {
 		w.learnHandoff(j)
 	}
 	for _, j := range left {
 		j.place = done
-		e.decoding = without(e.decoding, j)
+		e.live--
 		e.touched = true
 		w.complete++
 		w.ctl, _ = control.Step(w.ctl, control.Outcome{Input: j.input, Wanted: j.output, Output: j.output})
+		w.tallies[j.class].completed(w.c.Params, j)
+		w.free = append(w.free, j)
 	}
-	w.queue.advance(e, w.now)
+	e.begin(w.now)
+	w.agenda.fix(e)
 }
 
 // learnHandoff smooths the delay between a prefill's end and the first token elsewhere,
 // less the token's own interval.
 func (w *world) learnHandoff(j *job) {
-	own := max(0, j.first-j.prefilled-j.d.curve.Interval(len(j.d.decoding), 0))
-	if w.handoff == 0 {
-		w.handoff = own
+	own := max(0, j.first-j.prefilled-j.d.v.Curve.Interval(j.d.live, 0))
+	if w.snap.Handoff == 0 {
+		w.snap.Handoff = own
 		return
 	}
-	w.handoff += 0.2 * (own - w.handoff)
+	w.snap.Handoff += float64(0.2 * (own - w.snap.Handoff))
+}
+
+// look brings the snapshot up to now.
+func (w *world) look() {
+	w.snap.At = w.now
+	for _, e := range w.engines {
+		e.look(w.now)
+	}
 }
 
 // tick closes the interval and, unless the split is static, evaluates it.
 func (w *world) tick() {
 	for _, e := range w.engines {
-		e.roll(w.c.Interval, w.c.Correction)
+		e.roll(w.now, w.c.Interval, w.c.Correction)
 	}
 	if w.policy.prefill > 0 {
 		return
 	}
+	w.look()
 	var actions []control.Action
-	w.ctl, actions = control.Step(w.ctl, control.Tick{Snapshot: w.snapshot()})
+	w.ctl, actions = control.Step(w.ctl, control.Tick{Snapshot: w.snap})
 	for _, a := range actions {
 		if m, ok := a.(control.Move); ok {
 			e := w.engine(m.Engine)
-			e.role, e.roleSince = m.To, w.now
+			e.v.Role, e.v.RoleSince = m.To, w.now
 			w.moves++
 			w.touch(e)
 		}
