@@ -126,7 +126,7 @@ func strong(key crypto.PublicKey) error {
 		}
 	case ed25519.PublicKey:
 	default:
-		return fmt.Errorf("keys of type %T are not supported", key)
+		return errors.New("this kind of key is not supported, want ECDSA, RSA or Ed25519")
 	}
 	return nil
 }

@@ -29,10 +29,10 @@ func (c *collection) host(ctx context.Context, id string) {
 	}
 	have, known := c.describe(ctx, h, id, base+"/system.txt")
 	items := expected(c.src.Fleet, id)
-	if place := routerPlace(c.src.Fleet, id); place != "" {
-		items = append(items, further(only(have, "router/"), items, place)...)
+	for _, s := range surfaces(c.src.Fleet, id) {
+		items = append(items, further(only(have, s.process+"/"), items, s.place)...)
 		if !known {
-			c.miss(place+"/files", "the host did not list its files")
+			c.miss(s.place+"/files", "the host did not list its files")
 		}
 	}
 	items = append(items, further(only(have, "run/", "attest/"), items, base)...)
@@ -43,6 +43,7 @@ func (c *collection) host(ctx context.Context, id string) {
 			}
 			continue
 		}
+		it.parts = it.parts && ended(have, it.file)
 		c.file(ctx, h, id, it)
 	}
 	for _, a := range asks(c.src.Fleet, id) {
@@ -107,13 +108,20 @@ func (c *collection) file(ctx context.Context, h Host, id string, it item) {
 		return
 	}
 	e := Entry{Path: it.path, Source: name, Collector: "file"}
-	get, cancel := context.WithTimeout(ctx, fileLimit)
-	b, err := h.Get(get, name, it.limit)
-	cancel()
-	var large *remote.TooLargeError
-	if errors.As(err, &large) && it.tail {
-		e.Truncated = true
+	var b []byte
+	var err error
+	if it.parts {
 		b, err = c.tail(ctx, h, id, it)
+		e.Truncated, e.Note = int64(len(b)) >= it.limit, "the end of the journal over all its files, in order"
+	} else {
+		get, cancel := context.WithTimeout(ctx, fileLimit)
+		b, err = h.Get(get, name, it.limit)
+		cancel()
+		var large *remote.TooLargeError
+		if errors.As(err, &large) && it.tail {
+			e.Truncated = true
+			b, err = c.tail(ctx, h, id, it)
+		}
 	}
 	switch {
 	case err != nil && it.optional && errors.Is(err, fs.ErrNotExist):

@@ -15,6 +15,7 @@ type item struct {
 	limit    int64  // bytes
 	tail     bool   // the end of a larger file will do
 	lines    bool   // whole lines only
+	parts    bool   // a journal, which goes on in files beside it
 	optional bool   // its absence is nothing to report
 }
 
@@ -26,8 +27,10 @@ type ask struct {
 
 // placed is where a file below a host's root goes in the archive.
 func placed(place, file string) string {
-	if rest, ok := strings.CutPrefix(file, "router/"); ok && rest != "journal.jsonl" {
-		return path.Join(place, "files", component(rest))
+	for _, s := range []string{"router/", "standby/"} {
+		if rest, ok := strings.CutPrefix(file, s); ok && rest != "journal.jsonl" {
+			return path.Join(place, "files", component(rest))
+		}
 	}
 	return path.Join(place, file)
 }
@@ -54,23 +57,31 @@ func expected(f fleet.Fleet, host string) []item {
 		}
 	}
 	process("fabric", true)
-	if place := routerPlace(f, host); place != "" {
-		process("router", false)
-		items = append(items, item{path: place + "/journal.jsonl", file: "router/journal.jsonl", limit: maxJournal, tail: true, lines: true})
+	for _, s := range surfaces(f, host) {
+		process(s.process, s.optional)
+		items = append(items, item{path: s.place + "/journal.jsonl", file: s.process + "/journal.jsonl", limit: maxJournal, tail: true, lines: true, parts: true, optional: s.optional})
 	}
 	return items
 }
 
-// routerPlace is the folder of the archive for the router's or the standby's files.
-func routerPlace(f fleet.Fleet, host string) string {
+// surface is the router or its standby on a host.
+type surface struct {
+	process  string // which names its folder below the host's root too
+	place    string // folder of the archive
+	listen   string
+	optional bool
+}
+
+// surfaces lists those of a host. Without a lease gate G starts no standby.
+func surfaces(f fleet.Fleet, host string) (out []surface) {
 	r := f.Deploy.Router
-	switch {
-	case host == r.Host:
-		return "router"
-	case r.Standby != nil && host == r.Standby.Host:
-		return "router/standby"
+	if host == r.Host {
+		out = append(out, surface{process: "router", place: "router", listen: r.Listen})
 	}
-	return ""
+	if s := r.Standby; s != nil && host == s.Host && r.Lease.On() {
+		out = append(out, surface{process: "standby", place: "router/standby", listen: s.Listen, optional: true})
+	}
+	return out
 }
 
 // asks lists the URLs to ask from a host.
@@ -88,12 +99,10 @@ func asks(f fleet.Fleet, host string) []ask {
 		out = append(out, ask{place + "/health.json", url + "/health"}, ask{place + "/ready.json", url + "/ready"},
 			ask{place + "/state.json", url + "/narwhal/state"}, ask{place + "/metrics.txt", url + "/metrics"})
 	}
-	r := f.Deploy.Router
-	if host == r.Host && r.Listen != "" {
-		router("router", r.Listen)
-	}
-	if s := r.Standby; s != nil && host == s.Host && s.Listen != "" {
-		router("router/standby", s.Listen)
+	for _, s := range surfaces(f, host) {
+		if s.listen != "" {
+			router(s.place, s.listen)
+		}
 	}
 	return out
 }

@@ -15,7 +15,7 @@ import (
 // Nothing is written. A tool that is not there, or not permitted, says so in its section.
 const describe = `PATH=$PATH:/usr/sbin:/sbin; LC_ALL=C; export PATH LC_ALL
 echo '== files'
-( cd ROOT && for f in etc/host.json run/*.json run/*.log attest/*.json router/*.json router/journal.jsonl; do
+( cd ROOT && for f in etc/host.json run/*.json run/*.log attest/*.json router/*.json router/journal.jsonl standby/*.json standby/journal.jsonl router/journal-*Z.jsonl standby/journal-*Z.jsonl; do
 [ -f "$f" ] && [ ! -L "$f" ] && echo "$f"; done ) 2>&1 | head -n 512
 s() { echo "== $*"; "$@" 2>&1 </dev/null | head -c 49152; echo; }
 s uname -a
@@ -26,7 +26,7 @@ s free -k
 s ss -s
 s ss -t -l -n
 s ps -e -o pid,ppid,etime,rss,comm
-s ls -l -n ROOT ROOT/run ROOT/router
+s ls -l -n ROOT ROOT/run ROOT/router ROOT/standby
 echo '== dmesg, its end'
 dmesg 2>&1 </dev/null | tail -n 100
 exit 0
@@ -51,14 +51,41 @@ func Scripts(f fleet.Fleet, host string) []remote.Command {
 	return out
 }
 
+// journalEnd prints the last $1 bytes of the journal at $2 over its files: those that ended
+// carry the time in their names. No more files are read than the bytes need.
+const journalEnd = `cd "${2%/*}" || exit 1
+b=${2##*/}; b=${b%.jsonl}; l=$1; n=0; set --
+for f in "$b.jsonl" $(ls -r | grep "^$b-[0-9T.]*Z\.jsonl$"); do
+[ -f "$f" ] && [ ! -L "$f" ] || continue
+set -- "$f" "$@"; n=$((n+$(wc -c <"$f"))); [ "$n" -ge "$l" ] && break; done
+[ $# -gt 0 ] || exit 1
+cat -- "$@" | tail -c "$l"`
+
+// ended reports whether a journal has files beside the one that is written.
+func ended(have map[string]bool, file string) bool {
+	prefix := strings.TrimSuffix(file, ".jsonl") + "-"
+	for name := range have {
+		if strings.HasPrefix(name, prefix) && strings.HasSuffix(name, "Z.jsonl") {
+			return true
+		}
+	}
+	return false
+}
+
 func tailOf(root string, it item) remote.Command {
+	if it.lines {
+		return remote.Command{
+			Argv:  []string{"sh", "-c", journalEnd, "sh", strconv.FormatInt(it.limit, 10), path.Join(root, it.file)},
+			Limit: fileLimit, MaxOutput: int(it.limit),
+		}
+	}
 	return remote.Command{
 		Argv:  []string{"tail", "-c", strconv.FormatInt(it.limit, 10), path.Join(root, it.file)},
 		Limit: fileLimit, MaxOutput: int(it.limit),
 	}
 }
 
-var listedName = regexp.MustCompile(`^(run|attest|router)/[A-Za-z0-9][A-Za-z0-9._-]{0,127}$`)
+var listedName = regexp.MustCompile(`^(run|attest|router|standby)/[A-Za-z0-9][A-Za-z0-9._-]{0,127}$`)
 
 // listed reads the files that a host says it has; false when it did not say.
 func listed(description []byte) (map[string]bool, bool) {

@@ -1,5 +1,21 @@
 package fleet
 
+import "time"
+
+// Defaults of a router, for its flags, its own limits and deploy.router alike; package schema
+// repeats them in CUE, and a test compares.
+const (
+	DefaultListen        = "127.0.0.1:8000"
+	DefaultHeaderBytes   = 64 << 10
+	DefaultHeaderTimeout = 10 * time.Second
+	DefaultIdleTimeout   = 2 * time.Minute
+	DefaultLeaseTTL      = 5 * time.Second
+	DefaultLeaseRenew    = time.Second
+	DefaultLeaseMargin   = time.Second
+	DefaultRotateBytes   = 256 << 20
+	DefaultKeep          = 0 // all
+)
+
 // RouterHTTP is how the router meets its clients. Paths are on the router's host.
 type RouterHTTP struct {
 	MaxHeaderBytes int      `json:"max_header_bytes"` // of one request
@@ -43,7 +59,7 @@ type Etcd struct {
 // RouterJournal is how the router keeps its journal.
 type RouterJournal struct {
 	RotateBytes int64 `json:"rotate_bytes"` // size at which a new file begins; 0 = never
-	Keep        int   `json:"keep"`         // old files that stay
+	Keep        int   `json:"keep"`         // old files that stay; 0 = all
 	// Lossless makes requests wait for a slow disk, where else rows are dropped and counted.
 	Lossless bool `json:"lossless"`
 }

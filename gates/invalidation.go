@@ -45,6 +45,8 @@ var Invalidation = []Bond{
 
 	{"G/router", []string{"fleet/runtime", "fleet/router", "profiles", "proc/router/launch"}},
 	{"G/ready", []string{"proc/router/id"}},
+	{"G/standby", []string{"fleet/runtime", "fleet/router", "profiles", "proc/standby/launch"}},
+	{"G/standing", []string{"proc/router/id", "proc/standby/id"}},
 	{"G/trial", []string{"fleet/slo", "fleet/trial", "proc/router/id"}},
 	{"G/journal", []string{"fleet/trial", "proc/router/id"}},
 	{"G/bundle", []string{"fleet/trial", "proc/router/id"}},

@@ -54,6 +54,10 @@ func looking(f fleet.Fleet, host string) Looking {
 		l.Procs = append(l.Procs, "router")
 		l.Health["router"] = "http://" + f.Deploy.Router.Listen + "/health"
 	}
+	if s := f.Deploy.Router.Standby; s != nil && s.Host == host {
+		l.Procs = append(l.Procs, "standby")
+		l.Health["standby"] = "http://" + s.Listen + "/health"
+	}
 	if len(l.Procs) > 0 {
 		for _, other := range f.EngineHosts() {
 			if other != host {

@@ -71,7 +71,7 @@ func (r *Runner) PlanRollback(ctx context.Context, to string) (RollbackPlan, err
 }
 
 // owners says which gate starts the processes of a name.
-var owners = []struct{ prefix, gate string }{{"engine-", "C"}, {TesterProcess, "D"}, {"sidecar-", "E"}, {"router", "G"}}
+var owners = []struct{ prefix, gate string }{{"engine-", "C"}, {TesterProcess, "D"}, {"sidecar-", "E"}, {"router", "G"}, {"standby", "G"}}
 
 // strays are processes that run on the hosts and belong to gates after the target although
 // this record did not start them, as those of an earlier run. A host that cannot be

@@ -3,6 +3,7 @@ package schema
 import (
 	"fmt"
 	"maps"
+	"net"
 	"path"
 	"regexp"
 	"slices"
@@ -123,6 +124,19 @@ func (c checker) routers(d *fleet.Deploy) {
 	if s.Host == d.Router.Host {
 		c.add("standby-host", deployPath("router", "standby", "host"), "the standby runs beside the router and would fail with its host", "")
 	}
+	switch {
+	case !d.Router.Lease.On():
+		c.add("standby-lease", deployPath("router", "standby"), "has no lease to share with the router, so that gate G does not start it", "add deploy.router.lease: a path on a folder of both hosts, or etcd")
+	case s.Host != d.Router.Host && onLoopback(d.Router.Listen) && !onLoopback(net.JoinHostPort(d.Hosts[d.Router.Host].Address, "0")):
+		c.add("standby-reach", deployPath("router", "listen"), "is on loopback, where the standby's host does not reach it", "give an address of the router's host")
+	}
+}
+
+// onLoopback reports whether an address of the form HOST:PORT is one of its own machine only.
+func onLoopback(address string) bool {
+	host, _, err := net.SplitHostPort(address)
+	ip := net.ParseIP(host)
+	return err == nil && (host == "localhost" || ip != nil && ip.IsLoopback())
 }
 
 // jumps follows every chain once.

@@ -2,9 +2,7 @@ package schema
 
 import (
 	"fmt"
-	"net/url"
 	"regexp"
-	"strconv"
 	"strings"
 	"unicode"
 
@@ -80,45 +78,15 @@ func (c checker) attestation(i int, e fleet.Engine) {
 
 // url reports an address that no request can be sent to.
 func (c checker) url(rule string, p trail, s string) {
-	says := urlFault(s)
-	if says != "" {
+	switch says := fleet.AddressFault(s); {
+	case says == "":
+	case says != fleet.AddressUser:
 		c.rep.add(fault{rule: rule, path: p, says: says, got: show(p, c.at(p)), want: "http://HOST:PORT or https://HOST:PORT"})
-		return
-	}
-	if u, err := url.Parse(s); err == nil && u.User != nil && c.f.Deploy != nil {
-		c.rep.add(fault{rule: "secret-literal", path: p, says: "holds a user or password, which would reach command lines and the record", got: hidden(s),
+	case c.f.Deploy != nil:
+		c.rep.add(fault{rule: "secret-literal", path: p, says: says + ", which would reach command lines and the record", got: hidden(s),
 			want: "an address without them", hint: "give the engine's key by name: engine.engine_api_key_env"})
-	} else if err == nil && u.User != nil {
-		c.rep.add(fault{rule: "engine-url-user", path: p, says: "holds a user or password", got: "a value that is not shown",
+	default:
+		c.rep.add(fault{rule: "engine-url-user", path: p, says: says, got: "a value that is not shown",
 			want: "an address without them", hint: "give the engine's key by name: engine.engine_api_key_env"})
 	}
-}
-
-func urlFault(s string) string {
-	if s == "" {
-		return "is empty"
-	}
-	if strings.ContainsFunc(s, func(r rune) bool { return unicode.IsSpace(r) || unicode.IsControl(r) }) {
-		return "holds a space or control character"
-	}
-	u, err := url.Parse(s)
-	if err != nil {
-		return "is no URL"
-	}
-	switch {
-	case !strings.Contains(s, "://"):
-		return "has no scheme"
-	case u.Scheme != "http" && u.Scheme != "https":
-		return "has the scheme " + quote(u.Scheme) + ", want http or https"
-	case u.Hostname() == "":
-		return "has no host"
-	case u.RawQuery != "" || u.Fragment != "":
-		return "holds a query or fragment"
-	}
-	if port := u.Port(); port != "" {
-		if n, err := strconv.Atoi(port); err != nil || n < 1 || n > 65535 {
-			return "has the port " + quote(port) + ", want 1 to 65535"
-		}
-	}
-	return ""
 }

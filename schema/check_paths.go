@@ -23,7 +23,7 @@ func (c checker) paths() {
 			c.fault("path-form", f.field, says, "")
 		} else if c.opt.Read != nil && c.f.Deploy == nil {
 			if _, err := c.opt.Read(p); err != nil {
-				c.fault("calibration-missing", f.field, "the file cannot be read; the router would not start", "narwhal profile writes it; \"\" means uncalibrated")
+				c.fault("calibration-missing", f.field, "the file cannot be read; the router would not start", "name a file that the router can read; \"\" means uncalibrated")
 			}
 		}
 		files = append(files, f)
@@ -97,7 +97,7 @@ func (c checker) floor() {
 			ttft, tpot = min(ttft, *row.TTFT), min(tpot, *row.Intercept)
 		}
 	}
-	hint := "raise the limit, or measure again: narwhal profile"
+	hint := "raise the limit, or measure again: narwhal gate run --again F"
 	if !math.IsInf(ttft, 1) && c.f.SLO.TTFTS <= ttft {
 		c.fault("slo-floor", "slo.ttft_s", fmt.Sprintf("%s s is not above %s s, the least of any engine in %s", num(c.f.SLO.TTFTS), num(ttft), clip(c.f.Profiles.Path)), hint)
 	}

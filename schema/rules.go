@@ -112,6 +112,8 @@ var Rules = []Rule{
 	{"etcd-credentials", Error, "A user has a password, a client certificate its key, and certificates go with https."},
 	{"etcd-clear", Warning, "A password goes to etcd over https only."},
 	{"standby-host", Warning, "The standby runs on another host than the router."},
+	{"standby-lease", Warning, "A standby shares a lease with the router; without one gate G does not start it."},
+	{"standby-reach", Warning, "The router listens where the standby's host reaches it."},
 }
 
 // ruleByID returns the rule; an id that the table lacks counts as an error.

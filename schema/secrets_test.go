@@ -94,14 +94,17 @@ func TestRouterDefaults(t *testing.T) {
 		t.Fatal(fields(ps))
 	}
 	r := doc.Fleet.Deploy.Router
-	if diff := cmp.Diff(fleet.RouterHTTP{MaxHeaderBytes: 65536, HeaderTimeout: fleet.Duration(10 * time.Second), IdleTimeout: fleet.Duration(2 * time.Minute),
+	if r.Listen != fleet.DefaultListen {
+		t.Errorf("listen %s", r.Listen)
+	}
+	if diff := cmp.Diff(fleet.RouterHTTP{MaxHeaderBytes: fleet.DefaultHeaderBytes, HeaderTimeout: fleet.Duration(fleet.DefaultHeaderTimeout), IdleTimeout: fleet.Duration(fleet.DefaultIdleTimeout),
 		Keepalive: fleet.Duration(15 * time.Second)}, r.HTTP); diff != "" {
 		t.Error(diff)
 	}
-	if diff := cmp.Diff(fleet.RouterLease{TTL: fleet.Duration(5 * time.Second), Renew: fleet.Duration(time.Second), Margin: fleet.Duration(time.Second)}, r.Lease); diff != "" || r.Lease.On() {
+	if diff := cmp.Diff(fleet.RouterLease{TTL: fleet.Duration(fleet.DefaultLeaseTTL), Renew: fleet.Duration(fleet.DefaultLeaseRenew), Margin: fleet.Duration(fleet.DefaultLeaseMargin)}, r.Lease); diff != "" || r.Lease.On() {
 		t.Error(diff)
 	}
-	if diff := cmp.Diff(fleet.RouterJournal{Keep: 8}, r.Journal); diff != "" {
+	if diff := cmp.Diff(fleet.RouterJournal{RotateBytes: fleet.DefaultRotateBytes, Keep: fleet.DefaultKeep}, r.Journal); diff != "" {
 		t.Error(diff)
 	}
 }

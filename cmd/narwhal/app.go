@@ -78,6 +78,7 @@ func root(a *app) *cobra.Command {
 
 // run executes one command line and returns its exit code.
 func run(ctx context.Context, args []string, a *app) int {
+	a.out, a.err = visible{bare(a.out)}, visible{bare(a.err)}
 	c := root(a)
 	c.SetArgs(args)
 	ran, err := c.ExecuteContextC(ctx)

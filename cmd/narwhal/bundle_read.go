@@ -182,7 +182,7 @@ func (a *app) showEntry(r *bundle.Reader, archive, path string) error {
 		a.result = &result{data: map[string]any{"path": path, "bytes": len(b), "text": string(b)}}
 		return nil
 	}
-	if out, ok := a.out.(*os.File); ok && isTerminal(out) {
+	if out := fileOf(a.out); out != nil && isTerminal(out) {
 		b = []byte(cleanLines(string(b)))
 	}
 	a.result = &result{raw: b}

@@ -29,7 +29,7 @@ func main() {
 		// first again, sent to the process group as well.
 		for first := time.Now(); ; {
 			<-signals
-			if time.Since(first) > again {
+			if time.Since(first) > soon {
 				os.Exit(status.Exit())
 			}
 		}
@@ -37,10 +37,13 @@ func main() {
 	os.Exit(run(ctx, os.Args[1:], system()))
 }
 
-// again is how soon after the first a signal counts as the same one.
-const again = time.Second
+// soon is how soon after the first a signal counts as the same one.
+const soon = time.Second
+
+// again is the hint of every interrupted command.
+const again = "run the same command again"
 
 // interrupted is the cause of an orderly stop.
 func interrupted(status problem.Status) error {
-	return problem.New(status, "interrupted", "interrupted", "run the same command again; a gate run goes on where its record ends")
+	return problem.New(status, "interrupted", "interrupted", again)
 }

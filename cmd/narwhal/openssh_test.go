@@ -5,6 +5,7 @@ import (
 	"fmt"
 	"os"
 	"path/filepath"
+	"slices"
 	"strings"
 	"testing"
 
@@ -22,7 +23,14 @@ func TestOpenSSH(t *testing.T) {
 	gate := hosts[2]
 	t.Run("root", func(t *testing.T) {
 		w := sshWorld(t, hosts, "rooted", func(h netns.HostInfo) (fleet.Host, string) { return h.Fleet("root"), h.RootHome }, nil)
-		pipelineOverSSH(t, w, hosts)
+		w.rewrite(func(doc map[string]any) { // a standby on the other host reaches the router there
+			r := doc["deploy"].(map[string]any)["router"].(map[string]any)
+			r["listen"], r["standby"] = hosts[0].Inside+":8000", map[string]any{"host": hosts[1].ID}
+			r["lease"] = map[string]any{"path": filepath.Join(w.dir, "lease.json")}
+		})
+		if back := pipelineOverSSH(t, w, hosts); !slices.Contains(back.Data.Stopped, "standby") {
+			t.Errorf("the standby is not among the stopped %v", back.Data.Stopped)
+		}
 	})
 	t.Run("ordinary user behind a jump host", func(t *testing.T) {
 		jump := gate.Fleet(netns.User)
@@ -32,7 +40,7 @@ func TestOpenSSH(t *testing.T) {
 }
 
 // pipelineOverSSH runs, is killed, loses a host, goes on, repeats nothing, goes back.
-func pipelineOverSSH(t *testing.T, w *world, hosts []netns.HostInfo) {
+func pipelineOverSSH(t *testing.T, w *world, hosts []netns.HostInfo) reply {
 	w.env = []string{"NARWHAL_CRASH_AFTER=25"}
 	if r := w.gates(); r.code != -1 {
 		t.Fatalf("exit %d, want a killed process\n%s", r.code, tail(r.err))
@@ -60,6 +68,7 @@ func pipelineOverSSH(t *testing.T, w *world, hosts []netns.HostInfo) {
 			t.Errorf("%s is not among the stopped %v", name, back.Data.Stopped)
 		}
 	}
+	return back
 }
 
 // sshWorld writes a fleet file for two hosts. Engines listen on the inner network, which

@@ -3,7 +3,6 @@ package main
 import (
 	"fmt"
 	"io"
-	"os"
 	"sync"
 	"time"
 
@@ -40,9 +39,9 @@ const (
 
 // progress writes to standard error, live where a person watches.
 func (a *app) progress(verbose bool) *lines {
-	l := &lines{w: a.err, verbose: verbose, began: map[string]time.Time{}, running: map[string]time.Time{}, titles: map[string]string{},
+	l := &lines{w: bare(a.err), verbose: verbose, began: map[string]time.Time{}, running: map[string]time.Time{}, titles: map[string]string{},
 		spoke: time.Now(), stop: make(chan struct{}), done: make(chan struct{})}
-	if f, ok := a.err.(*os.File); ok && term.IsTerminal(int(f.Fd())) && a.format != "json" && a.getenv("CI") == "" && a.getenv("TERM") != "dumb" && a.getenv("NO_COLOR") == "" {
+	if f := fileOf(a.err); f != nil && term.IsTerminal(int(f.Fd())) && a.format != "json" && a.getenv("CI") == "" && a.getenv("TERM") != "dumb" && a.getenv("NO_COLOR") == "" {
 		l.live, l.width = true, 80
 		if w, _, err := term.GetSize(int(f.Fd())); err == nil && w > 20 {
 			l.width = w
@@ -79,7 +78,7 @@ func (l *lines) beat() {
 				l.draw()
 			} else if len(l.running) > 0 && time.Since(l.spoke) >= heartbeat {
 				id, since := l.oldest()
-				fmt.Fprintf(l.w, "  … %s, %s so far (%d running)\n", id, time.Since(since).Round(time.Second), len(l.running))
+				fmt.Fprintf(visible{l.w}, "  … %s, %s so far (%d running)\n", id, time.Since(since).Round(time.Second), len(l.running))
 			}
 			l.mu.Unlock()
 		}
@@ -107,7 +106,7 @@ func (l *lines) draw() {
 	if r := []rune(s); len(r) >= l.width {
 		s = string(r[:l.width-1])
 	}
-	fmt.Fprint(l.w, wipe+s)
+	fmt.Fprint(l.w, wipe+string(shown([]byte(s))))
 }
 
 func (l *lines) say(format string, args ...any) {
@@ -115,7 +114,7 @@ func (l *lines) say(format string, args ...any) {
 	if l.live {
 		fmt.Fprint(l.w, wipe)
 	}
-	fmt.Fprintf(l.w, format+"\n", args...)
+	fmt.Fprintf(visible{l.w}, "%s\n", oneLine(fmt.Sprintf(format, args...)))
 }
 
 var marks = map[string]string{

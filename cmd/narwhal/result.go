@@ -55,7 +55,12 @@ func (a *app) finish(path string, err error) int {
 		if ps := problem.All(err); ps != nil {
 			r.problems = append(r.problems, ps...)
 		} else {
-			r.problems = append(r.problems, problem.New(r.status, "operation_failed", err.Error(), ""))
+			r.problems = append(r.problems, problem.Of(r.status, "operation_failed", err))
+		}
+	}
+	for _, p := range r.problems {
+		if p.Code == "interrupted" && p.Hint == again && strings.HasPrefix(path, "narwhal gate") {
+			p.Hint += "; a gate run goes on where its record ends"
 		}
 	}
 	if r.status == "" {
@@ -67,7 +72,11 @@ func (a *app) finish(path string, err error) int {
 		a.lost = encodeErr
 	}
 	if a.lost == nil && len(out) > 0 {
-		_, a.lost = a.out.Write(out)
+		to := a.out
+		if r.raw != nil {
+			to = bare(to) // a document, whose bytes are what was asked for
+		}
+		_, a.lost = to.Write(out)
 	}
 	if !asJSON {
 		printProblems(a.err, r.problems)
@@ -146,14 +155,15 @@ func printProblems(w io.Writer, ps []*problem.Problem) {
 		case p.File != "":
 			where = p.File + ": "
 		}
+		where = oneLine(where)
 		rule := ""
 		if p.Rule != "" {
 			rule = " [" + p.Rule + "]"
 		}
-		fmt.Fprintf(w, "narwhal: error: %s%s%s\n", where, p.Message, rule)
+		fmt.Fprintf(w, "narwhal: error: %s%s%s\n", where, oneLine(p.Message), rule)
 		for _, h := range append([]string{p.Hint}, p.More...) {
 			if h != "" {
-				fmt.Fprintf(w, "narwhal: hint: %s\n", h)
+				fmt.Fprintf(w, "narwhal: hint: %s\n", oneLine(h))
 			}
 		}
 	}

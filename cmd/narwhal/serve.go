@@ -2,6 +2,7 @@ package main
 
 import (
 	"bytes"
+	"cmp"
 	"context"
 	"fmt"
 	"io"
@@ -85,10 +86,16 @@ func (a *app) serve(cmd *cobra.Command, f serveFlags) error {
 		return err
 	}
 	if f.check {
+		if _, err := newRouter(cfg); err != nil {
+			return err
+		}
 		a.result = &result{data: map[string]any{"model": cfg.Fleet.Model, "engines": len(cfg.Fleet.Engines), "profiles": len(cfg.Profiles.Rows)}, text: func(w io.Writer) {
-			fmt.Fprintf(w, "%d engines of %s may be served\n", len(cfg.Fleet.Engines), cfg.Fleet.Model)
+			fmt.Fprintf(w, "%d engines of %s may be served\n", len(cfg.Fleet.Engines), oneLine(cfg.Fleet.Model))
 		}}
 		return nil
+	}
+	if err := makeFolder("journal", "--journal", cfg.JournalPath); err != nil {
+		return err
 	}
 	done, err := f.ha.apply(a, &cfg)
 	if err != nil {
@@ -100,22 +107,50 @@ func (a *app) serve(cmd *cobra.Command, f serveFlags) error {
 		return problem.Wrap(problem.Invalid, "traces", "send traces", err, "OTEL_EXPORTER_OTLP_ENDPOINT names the collector, for example http://127.0.0.1:4318")
 	}
 	defer endTraces()
-	word := "serving"
-	if f.ha.of != "" {
-		word = "waiting to serve"
-	}
-	err = router.Serve(cmd.Context(), cfg, func(addr string) { fmt.Fprintf(a.err, "narwhal: %s %s on %s\n", word, cfg.Fleet.Model, addr) })
+	r, err := newRouter(cfg)
 	if err != nil {
+		return err
+	}
+	warnOpenFiles(a.err, cmp.Or(cfg.MaxConcurrent, cfg.Fleet.Serving.MaxConnections))
+	if err := r.Serve(cmd.Context(), func() { a.standing(r, cfg) }); err != nil {
 		return serveProblem(cfg.Listen, err)
 	}
 	return nil
 }
 
+func newRouter(cfg router.Config) (*router.Router, error) {
+	r, err := router.New(cfg)
+	if err != nil {
+		return nil, problem.Wrap(problem.Invalid, "router_config", "check the router's configuration", err,
+			"narwhal validate FILE names lines of a fleet file; narwhal gate run --to F measures engines and writes their profiles")
+	}
+	return r, nil
+}
+
+// standing says, once the router answers, whether it serves, and what it waits for.
+func (a *app) standing(r *router.Router, cfg router.Config) {
+	why, held := r.Idle()
+	model := oneLine(cfg.Fleet.Model)
+	switch {
+	case cfg.HA.Standby.Primary != "":
+		fmt.Fprintf(a.err, "narwhal: waiting to serve %s on %s\n", model, r.Addr())
+	case held != nil:
+		fmt.Fprintf(a.err, "narwhal: fenced, not serving %s on %s: %s (%s)\n", model, r.Addr(), why, held)
+		fmt.Fprintf(a.err, "narwhal: hint: this router stays fenced; end it, and start it as a standby: narwhal standby --of http://HOST:PORT, where that router listens\n")
+	case why != "":
+		fmt.Fprintf(a.err, "narwhal: up on %s, not serving %s yet: %s\n", r.Addr(), model, why)
+	default:
+		fmt.Fprintf(a.err, "narwhal: serving %s on %s\n", model, r.Addr())
+	}
+}
+
 func (f *serveFlags) add(c *cobra.Command) {
 	fleetFlag(c, &f.fleet)
-	c.Flags().StringVar(&f.listen, "listen", "", "address to listen on (default 127.0.0.1:8000)")
-	c.Flags().StringVar(&f.host, "host", "127.0.0.1", "host to listen on")
-	c.Flags().IntVar(&f.port, "port", 8000, "port to listen on")
+	c.Flags().StringVar(&f.listen, "listen", "", "address to listen on (default "+fleet.DefaultListen+")")
+	host, port, _ := net.SplitHostPort(fleet.DefaultListen)
+	n, _ := strconv.Atoi(port)
+	c.Flags().StringVar(&f.host, "host", host, "host to listen on")
+	c.Flags().IntVar(&f.port, "port", n, "port to listen on")
 	c.Flags().StringVar(&f.journal, "journal", "", "journal file (default: journal.jsonl beside the profiles)")
 	f.rows.add(c)
 	c.Flags().StringVar(&f.profiles, "profiles", "", "profile store (default: profiles.path of the fleet)")
@@ -136,6 +171,7 @@ func (a *app) routerConfig(ctx context.Context, f serveFlags) (router.Config, er
 	if err != nil {
 		return router.Config{}, err
 	}
+	printWarnings(a.err, l.doc.Warnings)
 	level, ok := levels[f.level]
 	if !ok {
 		return router.Config{}, problem.New(problem.Invalid, "invalid_arguments", fmt.Sprintf("no log level %q", f.level), "use debug, info, warn or error")
@@ -162,9 +198,6 @@ func (a *app) routerConfig(ctx context.Context, f serveFlags) (router.Config, er
 		side := newSidecars(l.fleet)
 		cfg.Verify, cfg.Attest = side.verify, side.attest
 	}
-	if err := router.Check(cfg); err != nil {
-		return cfg, problem.Wrap(problem.Invalid, "router_config", "check the router's configuration", err, "narwhal validate names lines; narwhal profile measures engines")
-	}
 	return cfg, nil
 }
 
@@ -175,7 +208,7 @@ func readProfiles(ctx context.Context, path string) (profile.Store, error) {
 	}
 	s, err := profile.ReadStore(bytes.NewReader(b))
 	if err != nil {
-		return s, problem.Wrap(problem.Invalid, "profiles_invalid", "read the profiles", err, "measure the engines again")
+		return s, problem.Wrap(problem.Invalid, "profiles_invalid", "read the profiles", err, "--profiles or profiles.path names the store; narwhal gate run --to F measures the engines and writes it: gate G places it on the router's host as router/profiles.json")
 	}
 	return s, nil
 }

@@ -17,19 +17,17 @@ func (f serveFlags) valid(given func(string) bool) error {
 	bad := func(message, hint string) error {
 		return problem.New(problem.Invalid, "invalid_arguments", message, hint)
 	}
-	switch {
-	case f.limit < 0:
-		return bad(fmt.Sprintf("--max-concurrent is %d", f.limit), "--max-concurrent takes a number of requests; leave it out for serving.max_connections")
-	case given("graceful-timeout") && f.grace < 0:
-		return bad(fmt.Sprintf("--graceful-timeout is %d", f.grace), "--graceful-timeout takes seconds, 0 or more; leave it out for serving.graceful_timeout_s")
-	case f.port < 0 || f.port > 65535:
-		return bad(fmt.Sprintf("--port is %d", f.port), "a port is 0 (a free one) to 65535")
-	case f.listen != "":
+	if f.listen != "" {
+		for _, other := range []string{"host", "port"} {
+			if given(other) {
+				return bad("--listen and --"+other+" are both given", "--listen ADDRESS:PORT says it all; leave --"+other+" out")
+			}
+		}
 		if _, err := portOfAddress(f.listen); err != nil {
 			return bad(fmt.Sprintf("--listen %q: %v", f.listen, err), "--listen takes ADDRESS:PORT, for example 127.0.0.1:8000; a port is 0 (a free one) to 65535")
 		}
 	}
-	return f.rows.valid()
+	return nil
 }
 
 // portOfAddress reads the numeric port of host:port.

@@ -1,13 +1,13 @@
 package main
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
 	"net/url"
 	"os"
 	"os/exec"
-	"path/filepath"
 	"strconv"
 	"strings"
 	"time"
@@ -36,6 +36,7 @@ type haFlags struct {
 	keepAlive, lame, head float64
 	goOn                  bool
 	tenants, control      string
+	state                 string
 	idle                  float64
 	headBytes             int
 }
@@ -63,14 +64,15 @@ func (f *haFlags) add(c *cobra.Command, standbyVerb bool) {
 	s.Float64Var(&f.renew, "lease-renew-interval", lease.DefaultRenew.Seconds(), "seconds between renewals")
 	s.Float64Var(&f.margin, "lease-safety-margin", lease.DefaultMargin.Seconds(), "seconds by which this router stops before its claim ends")
 	s.BoolVar(&f.resume, "resume", false, "restore the state file (recovery.state_path) at the start")
+	s.StringVar(&f.state, "state-path", "", "state file of this router (default: recovery.state_path of the fleet)")
 	s.Float64Var(&f.keepAlive, "keep-alive", 0, "seconds of an engine's silence after which a stream gets a comment; 0 = never")
 	s.Float64Var(&f.lame, "lame-duck", 0.5, "seconds at the end in which connections are still answered, with 503")
-	s.Float64Var(&f.idle, "idle-timeout", 120, "seconds that a connection may rest between requests")
-	s.IntVar(&f.headBytes, "max-header-bytes", 64<<10, "bytes of a request's head")
+	s.Float64Var(&f.idle, "idle-timeout", fleet.DefaultIdleTimeout.Seconds(), "seconds that a connection may rest between requests")
+	s.IntVar(&f.headBytes, "max-header-bytes", fleet.DefaultHeaderBytes, "bytes of a request's head")
 	s.StringVar(&f.tenants, "tenants", "", "file of API keys and limits; without one everybody may ask")
 	s.StringVar(&f.control, "control-token", "", "bearer token of the lifecycle routes, as env:NAME or file:PATH")
 	s.BoolVar(&f.goOn, "continue-streams", false, "let greedy streams whose engine died go on exactly on another one")
-	s.Float64Var(&f.head, "header-timeout", 10, "seconds that a request's head may take")
+	s.Float64Var(&f.head, "header-timeout", fleet.DefaultHeaderTimeout.Seconds(), "seconds that a request's head may take")
 }
 
 func (f *haFlags) leased() bool { return f.path != "" || len(f.etcd) > 0 }
@@ -82,22 +84,7 @@ func (f *haFlags) valid(given func(string) bool) error {
 	bad := func(message, hint string) error {
 		return problem.New(problem.Invalid, "invalid_arguments", message, hint)
 	}
-	for name, v := range map[string]float64{"standby-probe-interval": f.interval, "standby-max-handoff-age": f.age, "lease-ttl": f.ttl, "lease-renew-interval": f.renew, "header-timeout": f.head,
-		"idle-timeout": f.idle} {
-		if !(v > 0 && v < 1e6) {
-			return bad(fmt.Sprintf("--%s is %g", name, v), "it takes seconds, more than 0")
-		}
-	}
-	for name, v := range map[string]float64{"lease-safety-margin": f.margin, "keep-alive": f.keepAlive, "lame-duck": f.lame} {
-		if !(v >= 0 && v < 1e6) {
-			return bad(fmt.Sprintf("--%s is %g", name, v), "it takes seconds, 0 or more")
-		}
-	}
 	switch {
-	case f.headBytes < 1024 || f.headBytes > 1<<24:
-		return bad(fmt.Sprintf("--max-header-bytes is %d", f.headBytes), "it takes 1024 to 16777216")
-	case f.misses < 1:
-		return bad(fmt.Sprintf("--standby-takeover-after is %d", f.misses), "it takes a number of looks, 1 or more")
 	case given("lease-path") && f.path == "":
 		return bad("--lease-path is empty", "it names a file in a folder that all routers share; without the flag this router serves alone")
 	case !f.leased() && (given("lease-ttl") || given("lease-renew-interval") || given("lease-safety-margin") || given("router-id")):
@@ -131,21 +118,24 @@ func (f *haFlags) surface(a *app, cfg *router.Config) (err error) {
 			return problem.Wrap(problem.Invalid, "control_token", "read the control token", err, "--control-token env:NAME or file:PATH")
 		}
 	}
-	if _, err := router.New(*cfg); err != nil {
-		return problem.Wrap(problem.Invalid, "router_config", "check the router's configuration", err, "docs/configuration.md and docs/fleet-file.md list what each value may be")
-	}
 	return nil
 }
 
 // apply completes what routers share. The result must be closed after the router has stopped.
 func (f *haFlags) apply(a *app, cfg *router.Config) (closer func(), err error) {
 	h := &cfg.HA
-	h.StatePath, h.Resume, h.Renew = cfg.Fleet.Recovery.StatePath, f.resume || cfg.Fleet.Recovery.Resume, seconds(f.renew)
-	if h.StatePath != "" {
-		if err := os.MkdirAll(filepath.Dir(h.StatePath), 0o755); err != nil {
-			return nil, problem.Wrap(problem.Failed, "no_state_folder", "make the folder of the state file", err, "set recovery.state_path to a file that this router may write")
-		}
+	h.StatePath, h.Resume, h.Renew = cmp.Or(f.state, cfg.Fleet.Recovery.StatePath), f.resume || cfg.Fleet.Recovery.Resume, seconds(f.renew)
+	end, err := holdState(h.StatePath)
+	if err != nil {
+		return nil, err
 	}
+	defer func() {
+		if err != nil {
+			end()
+		} else if rest := closer; rest != nil {
+			closer = func() { rest(); end() }
+		}
+	}()
 	if f.of != "" {
 		h.Standby = standby.Options{Primary: f.of, Interval: seconds(f.interval), Misses: f.misses, MaxAge: seconds(f.age), Renew: seconds(f.renew)}
 	}

@@ -47,7 +47,7 @@ func TestStandbyTakesOverAfterAKill(t *testing.T) {
 	lease := filepath.Join(p.dir, "lease.json")
 	first, addr := p.serve("--lease-path", lease, "--router-id", "a")
 	cmd := execCommand(p.bin, p.dir, filepath.Join(p.dir, "state"), "standby", "--of", "http://"+addr, "-f", p.fleet, "--listen", "127.0.0.1:0",
-		"--lease-path", lease, "--router-id", "b", "--journal", filepath.Join(p.dir, "b.jsonl"))
+		"--lease-path", lease, "--router-id", "b", "--journal", filepath.Join(p.dir, "b.jsonl"), "--state-path", filepath.Join(p.dir, "b-state.json"))
 	var errs outputSoFar
 	cmd.Stderr = &errs
 	if err := cmd.Start(); err != nil {
@@ -67,7 +67,7 @@ func TestStandbyTakesOverAfterAKill(t *testing.T) {
 	if status, body := asked(at[1]); status != 503 || !strings.Contains(body, `"standby"`) {
 		t.Errorf("the standby answers %d %s", status, body)
 	}
-	followed := filepath.Join(p.dir, "runs", "state.json")
+	followed := filepath.Join(p.dir, "b-state.json")
 	await(t, "the standby to have the counters", func() bool {
 		b, err := bounded(followed, 1<<20)
 		return err == nil && strings.Contains(string(b), `"served":4`)

@@ -79,7 +79,7 @@ func helpVerb() *cobra.Command {
 // knownFormat refuses a --format that no verb takes. validate has more and checks its own.
 func (a *app) knownFormat(c *cobra.Command, _ []string) error {
 	if a.format == "text" || a.format == "json" || c.Name() == "validate" {
-		return nil
+		return inRange(c)
 	}
 	return problem.New(problem.Invalid, "invalid_arguments", fmt.Sprintf("--format %q is not known", a.format), "choose text or json")
 }

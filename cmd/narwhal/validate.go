@@ -140,19 +140,19 @@ func (d *fleetData) fill(doc *schema.Document, effective bool) {
 func (a *app) reportAs(doc *schema.Document, d fleetData, f validateFlags, err error) error {
 	switch {
 	case a.format == "github":
-		a.result.raw = schema.GitHub(problem.All(err), d.Warnings)
+		a.result.raw = shown(schema.GitHub(problem.All(err), d.Warnings))
 	case a.format == "sarif":
 		b, sarifErr := schema.SARIF(problem.All(err), d.Warnings, version)
 		if sarifErr != nil {
 			return sarifErr
 		}
-		a.result.raw = b
+		a.result.raw = shown(b)
 	case f.effective && a.format == "text" && doc != nil:
 		b, jsonErr := indented(doc.Fleet)
 		if jsonErr != nil {
 			return jsonErr
 		}
-		a.result.raw = b
+		a.result.raw = shown(b)
 		printWarnings(a.err, d.Warnings)
 	}
 	return err
@@ -172,7 +172,7 @@ func (d fleetData) print(out, err io.Writer) {
 	if !d.Valid {
 		return
 	}
-	fmt.Fprintf(out, "valid: %s, %d engines, %d hosts", d.Fleet.Name, d.Fleet.Engines, d.Fleet.Hosts)
+	fmt.Fprintf(out, "valid: %s, %d engines, %d hosts", oneLine(d.Fleet.Name), d.Fleet.Engines, d.Fleet.Hosts)
 	if n := len(d.Warnings); n > 0 {
 		fmt.Fprintf(out, ", %d warnings", n)
 	}
@@ -181,9 +181,9 @@ func (d fleetData) print(out, err io.Writer) {
 
 func printWarnings(w io.Writer, ps []*problem.Problem) {
 	for _, p := range ps {
-		fmt.Fprintf(w, "narwhal: warning: %s:%d:%d: %s [%s]\n", p.File, p.Line, p.Column, p.Message, p.Rule)
+		fmt.Fprintf(w, "narwhal: warning: %s:%d:%d: %s [%s]\n", oneLine(p.File), p.Line, p.Column, oneLine(p.Message), p.Rule)
 		if p.Hint != "" {
-			fmt.Fprintf(w, "narwhal: hint: %s\n", p.Hint)
+			fmt.Fprintf(w, "narwhal: hint: %s\n", oneLine(p.Hint))
 		}
 	}
 }

@@ -89,7 +89,7 @@ func TestTrialLimit(t *testing.T) {
 func TestDocument(t *testing.T) {
 	f := testFleet()
 	f.Profiles.Path, f.Recovery.StatePath = "profiles.json", "state.json"
-	b, err := document(f)
+	b, err := document(f, surface{name: "router", host: "h1"})
 	if err != nil {
 		t.Fatal(err)
 	}

@@ -24,6 +24,7 @@ func (Gate) Judge(v gates.View) []record.Finding {
 	if v.Decode(readyKey, &r) == nil && !r.Ready {
 		add("router-not-ready", readyKey, "a router that admits requests", fmt.Sprintf("%.200q", r.Reason), "its log lies in its host's run folder as router.log")
 	}
+	out = append(out, judgeStandby(v)...)
 	var t Trial
 	if v.Decode(trialKey, &t) != nil {
 		return out

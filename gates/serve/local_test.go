@@ -6,8 +6,12 @@ import (
 	"encoding/json"
 	"errors"
 	"fmt"
+	"io/fs"
+	"maps"
 	"net"
 	"net/http"
+	"os"
+	"path"
 	"slices"
 	"strings"
 	"sync/atomic"
@@ -15,6 +19,7 @@ import (
 	"time"
 
 	"github.com/narwhal-fleet/narwhal/fleet"
+	"github.com/narwhal-fleet/narwhal/fleet/remote"
 	"github.com/narwhal-fleet/narwhal/gates"
 	"github.com/narwhal-fleet/narwhal/gates/record"
 	"github.com/narwhal-fleet/narwhal/internal/problem"
@@ -29,6 +34,8 @@ type env struct {
 	addr  string
 	lost  chan struct{}
 	file  func() ([]byte, error)
+	ended map[string][]byte // files of the journal that have ended
+	gets  map[string]int
 	asked string
 }
 
@@ -53,9 +60,29 @@ type getter struct {
 	env *env
 }
 
-func (g *getter) Get(_ context.Context, path string, _ int64) ([]byte, error) {
-	g.env.asked = path
+func (g *getter) Get(_ context.Context, name string, _ int64) ([]byte, error) {
+	if g.env.gets == nil {
+		g.env.gets = map[string]int{}
+	}
+	g.env.gets[path.Base(name)]++
+	if b, ok := g.env.ended[path.Base(name)]; ok {
+		if b == nil {
+			return nil, fs.ErrNotExist
+		}
+		return b, nil
+	}
+	g.env.asked = name
 	return g.env.file()
+}
+
+// Run lists the files of the journal.
+func (g *getter) Run(_ context.Context, c remote.Command) (remote.Result, error) {
+	if want := filesArgv(g.env.view.Fleet, "h1"); !slices.Equal(c.Argv, want) {
+		return remote.Result{}, fmt.Errorf("not scripted: %v", c.Argv)
+	}
+	names := append(slices.Sorted(maps.Keys(g.env.ended)), "journal.jsonl")
+	b, err := json.Marshal(Files{Names: names})
+	return remote.Result{Stdout: b}, err
 }
 
 func newEnv(t *testing.T, f fleet.Fleet, evidence map[record.Key]any) *env {
@@ -271,6 +298,48 @@ func TestJournal(t *testing.T) {
 	}
 	if len(j.Rows) != 3 || looks != 3 || e.asked != "/opt/n/router/journal.jsonl" || len(j.Tags) != 1 {
 		t.Errorf("%d rows after %d looks at %s", len(j.Rows), looks, e.asked)
+	}
+}
+
+// TestJournalOverItsFiles reads files that ended during the trial too, each once, and passes
+// over one that was pruned meanwhile.
+func TestJournalOverItsFiles(t *testing.T) {
+	client, router := rows("tag0", 4)
+	e := newEnv(t, testFleet(), map[record.Key]any{trialKey: Trial{Points: []Point{{Tag: "tag0", Rows: client}}}})
+	e.ended = map[string][]byte{"journal-20260101T000001.000000Z.jsonl": nil, "journal-20260101T000002.000000Z.jsonl": journalOf(t, router[:2]...), "journal-20260101T000003.000000Z.jsonl": journalOf(t, router[2])}
+	looks := 0
+	e.file = func() ([]byte, error) {
+		looks++
+		return journalOf(t, router[3:min(3+looks/2, 4)]...), nil
+	}
+	b, err := Gate{}.Locals()["journal"](limited(t), e, nil)
+	if err != nil {
+		t.Fatal(err)
+	}
+	var j Journal
+	if err := json.Unmarshal(b, &j); err != nil {
+		t.Fatal(err)
+	}
+	if len(j.Rows) != 4 || j.Rows[0].RID != router[0].RID || j.Rows[3].RID != router[3].RID || e.gets["journal-20260101T000002.000000Z.jsonl"] != 1 {
+		t.Errorf("%d rows, reads %v", len(j.Rows), e.gets)
+	}
+}
+
+// TestJournalFiles lists what runtime/journal wrote, in order.
+func TestJournalFiles(t *testing.T) {
+	dir := t.TempDir()
+	ask := func() (Files, error) { return journalFiles(t.Context(), FilesRequest{Path: dir + "/journal.jsonl"}) }
+	if _, err := ask(); err == nil {
+		t.Error("no journal has files")
+	}
+	want := []string{"journal-20260101T000001.000000Z.jsonl", "journal-20260102T000001.000000Z.jsonl", "journal.jsonl"}
+	for _, name := range append([]string{"journal-old.jsonl", "profiles.json"}, want...) {
+		if err := os.WriteFile(path.Join(dir, name), nil, 0o600); err != nil {
+			t.Fatal(err)
+		}
+	}
+	if got, err := ask(); err != nil || !slices.Equal(got.Names, want) {
+		t.Errorf("%v, %v", got, err)
 	}
 }
 

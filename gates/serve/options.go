@@ -22,11 +22,11 @@ func options(r fleet.Router) (argv []string) {
 		}
 	}
 	h, l, j := r.HTTP, r.Lease, r.Journal
-	if h.MaxHeaderBytes > 0 && h.MaxHeaderBytes != 64<<10 {
+	if h.MaxHeaderBytes > 0 && h.MaxHeaderBytes != fleet.DefaultHeaderBytes {
 		text("--max-header-bytes", strconv.Itoa(h.MaxHeaderBytes))
 	}
-	seconds("--header-timeout", h.HeaderTimeout, 10*time.Second)
-	seconds("--idle-timeout", h.IdleTimeout, 2*time.Minute)
+	seconds("--header-timeout", h.HeaderTimeout, fleet.DefaultHeaderTimeout)
+	seconds("--idle-timeout", h.IdleTimeout, fleet.DefaultIdleTimeout)
 	seconds("--keep-alive", h.Keepalive, 0)
 	if h.ContinueStreams {
 		argv = append(argv, "--continue-streams")
@@ -48,10 +48,10 @@ func options(r fleet.Router) (argv []string) {
 		seconds("--lease-renew-interval", l.Renew, 0)
 		seconds("--lease-safety-margin", l.Margin, 0)
 	}
-	if j.RotateBytes > 0 {
-		text("--journal-max-mb", strconv.FormatInt(max(1, j.RotateBytes>>20), 10))
+	if j.RotateBytes != fleet.DefaultRotateBytes {
+		text("--journal-max-mb", strconv.FormatInt((j.RotateBytes+1<<20-1)>>20, 10))
 	}
-	if j.Keep > 0 && j.RotateBytes > 0 {
+	if j.Keep != fleet.DefaultKeep && j.RotateBytes > 0 {
 		text("--journal-keep", strconv.Itoa(j.Keep))
 	}
 	if j.Lossless {

@@ -27,7 +27,7 @@ type Ready struct {
 
 // Locals are the operations of the gate that run on the workstation.
 func (Gate) Locals() map[string]gates.Local {
-	return map[string]gates.Local{"ready": ready, "trial": trial, "journal": journalRows, "bundle": collect}
+	return map[string]gates.Local{"ready": ready, "trial": trial, "standing": standing, "journal": journalRows, "bundle": collect}
 }
 
 // tunnel opens the way to the router and returns its local base URL.
@@ -78,25 +78,34 @@ func ready(ctx context.Context, env gates.Env, raw json.RawMessage) ([]byte, err
 }
 
 func askReady(ctx context.Context, base string) (bool, string) {
-	ctx, cancel := context.WithTimeout(ctx, 5*time.Second)
-	defer cancel()
-	req, err := http.NewRequestWithContext(ctx, http.MethodGet, base+"/ready", nil)
-	if err != nil {
-		return false, err.Error()
-	}
-	resp, err := http.DefaultClient.Do(req)
-	if err != nil {
+	status, b, err := askFor(ctx, base+"/ready")
+	if err != nil && status == 0 {
 		return false, "the router does not answer"
 	}
-	defer resp.Body.Close()
 	var r struct {
 		Reason string `json:"reason"`
 	}
-	b, err := io.ReadAll(io.LimitReader(resp.Body, 64<<10))
 	if err != nil || json.Unmarshal(b, &r) != nil {
-		return false, fmt.Sprintf("the router answered %d with no reason", resp.StatusCode)
+		return false, fmt.Sprintf("the router answered %d with no reason", status)
 	}
-	return resp.StatusCode == http.StatusOK, r.Reason
+	return status == http.StatusOK, r.Reason
+}
+
+// askFor asks once; status 0 = no answer.
+func askFor(ctx context.Context, url string) (status int, body []byte, err error) {
+	ctx, cancel := context.WithTimeout(ctx, 5*time.Second)
+	defer cancel()
+	req, err := http.NewRequestWithContext(ctx, http.MethodGet, url, nil)
+	if err != nil {
+		return 0, nil, err
+	}
+	resp, err := http.DefaultClient.Do(req)
+	if err != nil {
+		return 0, nil, err
+	}
+	defer resp.Body.Close()
+	b, err := io.ReadAll(io.LimitReader(resp.Body, 64<<10))
+	return resp.StatusCode, b, err
 }
 
 const maxState = 16 << 20

@@ -1,7 +1,7 @@
 // Package serve is gate G: the router runs on its host, answers through a tunnel, and
 // carries a measured trial whose client rows agree with its journal.
 //
-// It promises that the router outlives the session, that every offered request counts,
+// It promises that the router and its standby outlive the session, that every offered request counts,
 // and that the first bundle is taken while the evidence is fresh. It refuses a trial
 // whose tunnel broke.
 package serve
@@ -31,27 +31,42 @@ func (Gate) Info() gates.Info {
 }
 
 const (
-	routerKey  = record.Key("G/router")
-	readyKey   = record.Key("G/ready")
-	trialKey   = record.Key("G/trial")
-	journalKey = record.Key("G/journal")
-	bundleKey  = record.Key("G/bundle")
-	storeKey   = record.Key("F/store")
+	routerKey   = record.Key("G/router")
+	readyKey    = record.Key("G/ready")
+	trialKey    = record.Key("G/trial")
+	journalKey  = record.Key("G/journal")
+	bundleKey   = record.Key("G/bundle")
+	standbyKey  = record.Key("G/standby")
+	standingKey = record.Key("G/standing")
+	storeKey    = record.Key("F/store")
 )
 
-// Expect wants the router, its readiness, the trial, the journal's rows and a bundle.
-func (Gate) Expect(fleet.Fleet) []record.Key {
-	return []record.Key{routerKey, readyKey, trialKey, journalKey, bundleKey}
+// Expect wants the router, its readiness, the standby where the fleet has one, the trial, the
+// journal's rows and a bundle.
+func (Gate) Expect(f fleet.Fleet) []record.Key {
+	keys := []record.Key{routerKey, readyKey}
+	if standsBy(f) != nil {
+		keys = append(keys, standbyKey, standingKey)
+	}
+	return append(keys, trialKey, journalKey, bundleKey)
 }
 
 const (
-	routerName = "router"
-	shortLimit = fleet.Duration(time.Minute)
+	routerName  = "router"
+	standbyName = "standby"
+	shortLimit  = fleet.Duration(time.Minute)
 )
 
-// Paths of the router's files below its host's root.
-func routerPath(f fleet.Fleet, name string) string {
-	return path.Join(f.Deploy.Hosts[f.Deploy.Router.Host].Root, "router", name)
+// pathOn is a file of the router or the standby below the root of its host.
+func pathOn(f fleet.Fleet, host, process, name string) string {
+	return path.Join(f.Deploy.Hosts[host].Root, process, name)
+}
+
+func readyWithin(f fleet.Fleet) fleet.Duration {
+	if d := f.Deploy.Router.Within; d > 0 {
+		return d
+	}
+	return shortLimit
 }
 
 // Plan starts the router if its inputs changed and repeats what depends on it.
@@ -64,6 +79,10 @@ func (Gate) Plan(_ context.Context, v gates.View) (gates.Plan, error) {
 		before = []string{s.ID}
 	}
 	f := v.Fleet
+	behind := standsBy(f)
+	if behind != nil && v.Wants(routerKey) && runs(v, standbyName) {
+		add(endStandby(v, behind.Host))
+	}
 	if v.Wants(routerKey) {
 		steps, err := routerSteps(v)
 		if err != nil {
@@ -73,18 +92,26 @@ func (Gate) Plan(_ context.Context, v gates.View) (gates.Plan, error) {
 			add(s)
 		}
 	}
-	within := f.Deploy.Router.Within
-	if within <= 0 {
-		within = shortLimit
-	}
+	within := readyWithin(f)
 	if v.Wants(readyKey) || v.Wants(routerKey) {
 		add(local("ready", "wait until the router is ready", readyKey, "ready", within+shortLimit, readyArgs{Within: within}))
+	}
+	if behind != nil && (v.Wants(standbyKey) || v.Wants(routerKey)) {
+		steps, err := standbySteps(v)
+		if err != nil {
+			return p, err
+		}
+		for _, s := range steps {
+			add(s)
+		}
+	} else if behind != nil && v.Wants(standingKey) {
+		add(standingStep(within))
 	}
 	if v.Wants(trialKey) || v.Wants(routerKey) {
 		add(local("trial", "offer the trial", trialKey, "trial", trialLimit(f.Deploy.Trial), nil))
 	}
 	if v.Wants(journalKey) || v.Wants(trialKey) || v.Wants(routerKey) {
-		add(local("journal", "read the journal's rows of the trial", journalKey, "journal", shortLimit, nil))
+		add(journalStep(f))
 	}
 	if v.Wants(bundleKey) || v.Wants(trialKey) || v.Wants(routerKey) {
 		s := local("bundle", "collect a bundle", bundleKey, "bundle", 5*shortLimit, nil)
@@ -113,49 +140,76 @@ func trialLimit(t fleet.Trial) fleet.Duration {
 	return fleet.Duration(2*s*float64(time.Second)) + 5*shortLimit
 }
 
+// surface is a process of the fleet that clients can ask: the router, or its standby.
+type surface struct {
+	name         string
+	key          record.Key
+	host, listen string
+	title, undo  string
+	verb         []string // of narwhal, with its first flags
+}
+
 // routerSteps write the router's files and start it.
 func routerSteps(v gates.View) ([]gates.Step, error) {
+	r := v.Fleet.Deploy.Router
+	return surfaceSteps(v, surface{name: routerName, key: routerKey, host: r.Host, listen: r.Listen, title: "start the router on " + r.Host, undo: "drain and stop the router", verb: []string{"serve"}})
+}
+
+// grace is what a router may take to end.
+func grace(f fleet.Fleet) fleet.Duration {
+	return fleet.Duration(f.Serving.GracefulTimeoutS*float64(time.Second)) + fleet.Duration(10*time.Second)
+}
+
+// surfaceSteps write the files of a surface and start it.
+func surfaceSteps(v gates.View, s surface) ([]gates.Step, error) {
 	f := v.Fleet
-	host := f.Deploy.Router.Host
-	doc, err := document(f)
+	id := func(what string) string {
+		if s.name == routerName {
+			return "G/" + what
+		}
+		return "G/" + s.name + "-" + what
+	}
+	doc, err := document(f, s)
 	if err != nil {
 		return nil, err
 	}
-	fleetFile := gates.TextFile(routerPath(f, "fleet.json"), 0o600, doc)
-	argv := []string{path.Join(f.Deploy.Hosts[host].Root, gates.LinkCurrent, "narwhal"), "serve", "--fleet", fleetFile.Path,
-		"--listen", f.Deploy.Router.Listen, "--journal", routerPath(f, "journal.jsonl")}
+	fleetFile := gates.TextFile(pathOn(f, s.host, s.name, "fleet.json"), 0o600, doc)
+	argv := append([]string{path.Join(f.Deploy.Hosts[s.host].Root, gates.LinkCurrent, "narwhal")}, s.verb...)
+	argv = append(argv, "--fleet", fleetFile.Path, "--listen", s.listen, "--journal", pathOn(f, s.host, s.name, "journal.jsonl"))
+	if f.Deploy.Router.Lease.On() {
+		argv = append(argv, "--router-id", s.host+"/"+s.name)
+	}
 	argv = append(argv, options(f.Deploy.Router)...)
 	sum := sha256.Sum256([]byte(strings.Join(argv, "\x00") + "\x00" + fleetFile.SHA256 + "\x00" + v.Facts["profiles"]))
-	spec := process.Spec{Name: routerName, Argv: argv, Launch: hex.EncodeToString(sum[:])}
-	grace := fleet.Duration(f.Serving.GracefulTimeoutS*float64(time.Second)) + fleet.Duration(10*time.Second)
-	start := gates.LaunchStep(f, "G/router", host, spec, grace)
-	start.Yields, start.Title = routerKey, "start the router on "+host
-	start.Undo.Title = "drain and stop the router"
+	spec := process.Spec{Name: s.name, Argv: argv, Launch: hex.EncodeToString(sum[:])}
+	start := gates.LaunchStep(f, "G/"+s.name, s.host, spec, grace(f))
+	start.Yields, start.Title = s.key, s.title
+	start.Undo.Title = s.undo
 	if name := f.Engine.EngineAPIKeyEnv; name != "" {
 		start.Secrets = map[string]fleet.SecretRef{name: fleet.SecretRef("env:" + name)}
 		spec.Inherit = []string{name}
-		start.Argv = gates.HostCommand(f, host, "launch", gates.LaunchRequest{Root: f.Deploy.Hosts[host].Root, Spec: spec, Replace: grace})
+		start.Argv = gates.HostCommand(f, s.host, "launch", gates.LaunchRequest{Root: f.Deploy.Hosts[s.host].Root, Spec: spec, Replace: grace(f)})
 	}
-	if was := v.Facts["proc/router/launch"]; was != "" && was != gates.Gone {
+	if runs(v, s.name) {
 		start.Effect = gates.Disrupt
 	}
 	return []gates.Step{
-		gates.FreeStep(f, "G/port", host, routerName, f.Deploy.Router.Listen),
-		{ID: "G/fleet-file", Title: "write the router's fleet file", Host: host, Effect: gates.Mutate, File: fleetFile, Limit: shortLimit},
-		{ID: "G/profiles", Title: "write the router's profiles", Host: host, Effect: gates.Mutate, Limit: shortLimit,
-			File: &gates.File{Path: routerPath(f, "profiles.json"), Mode: 0o600, Evidence: storeKey}},
+		gates.FreeStep(f, id("port"), s.host, s.name, s.listen),
+		{ID: id("fleet-file"), Title: "write the " + s.name + "'s fleet file", Host: s.host, Effect: gates.Mutate, File: fleetFile, Limit: shortLimit},
+		{ID: id("profiles"), Title: "write the " + s.name + "'s profiles", Host: s.host, Effect: gates.Mutate, Limit: shortLimit,
+			File: &gates.File{Path: pathOn(f, s.host, s.name, "profiles.json"), Mode: 0o600, Evidence: storeKey}},
 		start,
 	}, nil
 }
 
-// document is what the router reads: the fleet without deploy, its paths made absolute.
-func document(f fleet.Fleet) ([]byte, error) {
-	f.Profiles.Path = routerPath(f, "profiles.json")
-	f.Recovery.StatePath = routerPath(f, "state.json")
+// document is what a surface reads: the fleet without deploy, its paths made absolute.
+func document(f fleet.Fleet, s surface) ([]byte, error) {
+	f.Profiles.Path = pathOn(f, s.host, s.name, "profiles.json")
+	f.Recovery.StatePath = pathOn(f, s.host, s.name, "state.json")
 	f.Deploy = nil
 	b, err := json.MarshalIndent(f, "", "  ")
 	if err != nil {
-		return nil, fmt.Errorf("write the router's fleet file: %w", err)
+		return nil, fmt.Errorf("write the %s's fleet file: %w", s.name, err)
 	}
 	return append(b, '\n'), nil
 }
@@ -169,10 +223,11 @@ func (Gate) Halts(key record.Key, data []byte) string {
 	return ""
 }
 
-// Facts are the router's process.
+// Facts are the processes of the router and the standby.
 func (Gate) Facts(key record.Key, data []byte) map[string]string {
 	var l gates.Launched
-	if key != routerKey || json.Unmarshal(data, &l) != nil || l.Name != routerName {
+	name := map[record.Key]string{routerKey: routerName, standbyKey: standbyName}[key]
+	if name == "" || json.Unmarshal(data, &l) != nil || l.Name != name {
 		return nil
 	}
 	return l.ProcessFacts()

@@ -27,7 +27,7 @@ var arrows = map[string][]string{
 	"gates/fabric":      {"gates", "fleet", "gates/record", "runtime/engine"},
 	"gates/attestation": {"gates", "fleet", "gates/record", "attest"},
 	"gates/preflight":   {"gates", "fleet", "gates/record", "attest", "runtime/engine", "runtime/profile"},
-	"gates/serve":       {"gates", "fleet", "gates/record", "runtime/bench", "runtime/journal", "bundle"},
+	"gates/serve":       {"gates", "fleet", "fleet/remote", "gates/record", "runtime/bench", "runtime/journal", "bundle"},
 	"attest":            {"fleet", "runtime/engine"},
 	"runtime/model":     {"runtime/profile"},
 	"runtime/profile":   {},

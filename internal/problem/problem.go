@@ -92,7 +92,7 @@ func New(s Status, code, message, hint string) *Problem {
 
 // Wrap makes a problem of a cause: "<doing>: <cause>".
 func Wrap(s Status, code, doing string, cause error, hint string) *Problem {
-	return &Problem{Status: s, Code: code, Message: fmt.Sprintf("%s: %v", doing, cause), Hint: hint, cause: cause}
+	return &Problem{Status: s, Code: code, Message: doing + ": " + words(cause), Hint: hint, cause: cause}
 }
 
 // Set is several problems found at once.

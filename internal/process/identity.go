@@ -91,7 +91,8 @@ func BootID() string {
 
 // startTicks reads when a process started, in kernel ticks since boot (seconds since the
 // epoch where there is no /proc). While a process with threads replaces its program, its
-// first thread looks like a zombie for a moment: that is looked at again.
+// first thread looks like a zombie for as long as the machine takes: it is one only without
+// other threads, and is looked at again for the moment in which they change places.
 func startTicks(pid int) (uint64, bool) {
 	for try := 0; ; try++ {
 		ticks, zombie, ok := readTicks(pid)
@@ -116,14 +117,23 @@ func readTicks(pid int) (ticks uint64, zombie, ok bool) {
 		ticks, ok = startFromPS(pid)
 		return ticks, false, ok
 	}
+	return fromStat(b)
+}
+
+// fromStat reads a line of /proc/PID/stat.
+func fromStat(b []byte) (ticks uint64, zombie, ok bool) {
 	// The command name is in parentheses and may hold anything: read behind the last one.
 	i := bytes.LastIndexByte(b, ')')
 	if i < 0 {
 		return 0, false, false
 	}
 	f := strings.Fields(string(b[i+1:]))
-	if len(f) < 20 || f[0] == "Z" || f[0] == "X" {
-		return 0, len(f) >= 20, false
+	if len(f) < 20 {
+		return 0, false, false
+	}
+	threads, _ := strconv.Atoi(f[17])
+	if f[0] == "X" || f[0] == "Z" && threads < 2 {
+		return 0, true, false
 	}
 	n, err := strconv.ParseUint(f[19], 10, 64)
 	return n, false, err == nil

@@ -6,7 +6,6 @@ import (
 	"fmt"
 	"log/slog"
 	"net"
-	"net/url"
 	"os"
 	"slices"
 	"time"
@@ -56,10 +55,10 @@ type Config struct {
 
 // HTTP are limits of the surface. Zero values take the defaults that each line names.
 type HTTP struct {
-	MaxHeaderBytes int           // 64 KiB
-	HeaderTimeout  time.Duration // from the first byte of a request to the end of its head; 10 s
+	MaxHeaderBytes int           // fleet.DefaultHeaderBytes
+	HeaderTimeout  time.Duration // from the first byte of a request to the end of its head; fleet.DefaultHeaderTimeout
 	BodyTimeout    time.Duration // for the whole body, within the request's own deadline; 60 s
-	IdleTimeout    time.Duration // of a connection between requests; 2 min
+	IdleTimeout    time.Duration // of a connection between requests; fleet.DefaultIdleTimeout
 	// KeepAlive, if not 0, is the silence of an engine after which a stream gets a comment
 	// frame. The first one commits the answer's status: what fails later is an error event.
 	KeepAlive time.Duration
@@ -70,9 +69,9 @@ type HTTP struct {
 
 func (h HTTP) filled() HTTP {
 	if h.MaxHeaderBytes <= 0 {
-		h.MaxHeaderBytes = 64 << 10
+		h.MaxHeaderBytes = fleet.DefaultHeaderBytes
 	}
-	for d, v := range map[*time.Duration]time.Duration{&h.HeaderTimeout: 10 * time.Second, &h.BodyTimeout: time.Minute, &h.IdleTimeout: 2 * time.Minute} {
+	for d, v := range map[*time.Duration]time.Duration{&h.HeaderTimeout: fleet.DefaultHeaderTimeout, &h.BodyTimeout: time.Minute, &h.IdleTimeout: fleet.DefaultIdleTimeout} {
 		if *d <= 0 {
 			*d = v
 		}
@@ -166,20 +165,23 @@ func checkEngines(c Config) (errs []error) {
 			errs = append(errs, fmt.Errorf("check router: engine id %q is empty or repeated", e.IID))
 		}
 		known[e.IID] = true
-		if u, err := url.Parse(e.URL); err != nil || u.Host == "" || (u.Scheme != "http" && u.Scheme != "https") {
-			errs = append(errs, fmt.Errorf("check router: engine %s: url is no http or https address", e.IID))
+		if says := fleet.AddressFault(e.URL); says != "" {
+			errs = append(errs, fmt.Errorf("check router: engine %q: url %s", e.IID, says))
+		}
+		if says := fleet.AddressFault(e.AttestationURL); c.Verify != nil && e.AttestationURL != "" && says != "" {
+			errs = append(errs, fmt.Errorf("check router: engine %q: attestation_url %s", e.IID, says))
 		}
 		if e.Role != fleet.RolePrefill && e.Role != fleet.RoleDecode {
-			errs = append(errs, fmt.Errorf("check router: engine %s: role %q, want prefill or decode", e.IID, e.Role))
+			errs = append(errs, fmt.Errorf("check router: engine %q: role %q, want prefill or decode", e.IID, e.Role))
 		}
 		row, ok := c.Profiles.Row(e.IID)
 		switch {
 		case !ok:
-			errs = append(errs, fmt.Errorf("check router: engine %s has no profile", e.IID))
+			errs = append(errs, fmt.Errorf("check router: engine %q has no profile", e.IID))
 		case row.GenerationDigest == nil && c.Verify == nil:
-			errs = append(errs, fmt.Errorf("check router: the profile of engine %s is bound to no generation; measure it again", e.IID))
+			errs = append(errs, fmt.Errorf("check router: the profile of engine %q is bound to no generation", e.IID))
 		case !measured(row):
-			errs = append(errs, fmt.Errorf("check router: the profile of engine %s holds no measurement", e.IID))
+			errs = append(errs, fmt.Errorf("check router: the profile of engine %q holds no measurement", e.IID))
 		}
 	}
 	for _, r := range c.Profiles.Rows {

@@ -118,7 +118,7 @@ recovery.liveness_every intervals - - Monitoring passes between sweeps over the 
 recovery.liveness_misses sweeps - - Sweeps in a row without an answer after which an engine is ejected.
 recovery.engine_restart_policy - - - With whole_wave engines are drained and readmitted together only.
 recovery.failure_quarantine_s s - - Time that an engine is held after a failed leg, if others cover its role; 0 = it is not held.
-recovery.state_path - - - File of the handoff document, written at each pass.
+recovery.state_path - --state-path - File of the handoff document, written at each pass.
 recovery.resume - --resume - Restore that file at the start. The flag adds to the key.
 recovery.health.* - - nobody There are no drift windows; the correction of the decode curve and the risk of late prefills do their work.
 profiles.path - --profiles - The profile store. The journal lies beside it unless --journal says otherwise.

@@ -63,6 +63,7 @@ func (r *Router) enter(ctx context.Context) error {
 			return err // a lease that cannot be read or written fences everybody for good
 		}
 		r.set.Logger.Error("router is fenced", "reason", standby.BlockHeld, "error", err.Error())
+		r.heldBy = held
 		r.Block(standby.BlockHeld)
 		return nil
 	}
@@ -79,6 +80,12 @@ func (s *settings) renew() time.Duration {
 		return lease.DefaultRenew
 	}
 	return s.HA.Renew
+}
+
+// Idle says why the router does not admit now, "" when it does, and who held the lease when
+// this router asked for it at its start, nil = nobody else.
+func (r *Router) Idle() (why string, held *lease.HeldError) {
+	return r.own.view.Load().reason(), r.heldBy
 }
 
 // follow starts the standby's loop.

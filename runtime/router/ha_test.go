@@ -2,6 +2,7 @@ package router
 
 import (
 	"encoding/json"
+	"errors"
 	"log/slog"
 	"net/http"
 	"os"
@@ -132,7 +133,8 @@ func TestLeaseFences(t *testing.T) {
 		t.Errorf("%d %s", x.status, x.body)
 	}
 	// A router whose renewals fail stops admitting before the lease runs out.
-	if err := os.WriteFile(filepath.Join(dir, "lease.json"), []byte("{}"), 0o600); err != nil {
+	path := filepath.Join(dir, "lease.json")
+	if err := errors.Join(os.Remove(path), os.Mkdir(path, 0o700)); err != nil {
 		t.Fatal(err)
 	}
 	eventually(t, "the first router is fenced", func() bool { return a.get("/ready", &r) == 503 && r.Reason == standby.BlockRenewal })

@@ -155,9 +155,9 @@ func TestRow23BadAddressesAreRefused(t *testing.T) {
 		want   string
 	}{
 		{fleet.Engine{IID: "", URL: "http://h:1", Role: "decode"}, "is empty or repeated"},
-		{fleet.Engine{IID: "x", URL: "ftp://h:1", Role: "decode"}, "no http or https address"},
-		{fleet.Engine{IID: "x", URL: "h:1", Role: "decode"}, "no http or https address"},
-		{fleet.Engine{IID: "x", URL: "https://", Role: "decode"}, "no http or https address"},
+		{fleet.Engine{IID: "x", URL: "ftp://h:1", Role: "decode"}, "want http or https"},
+		{fleet.Engine{IID: "x", URL: "h:1", Role: "decode"}, "has no scheme"},
+		{fleet.Engine{IID: "x", URL: "https://", Role: "decode"}, "has no host"},
 	} {
 		f := replayFleet(t)
 		f.Engines = []fleet.Engine{c.engine}

@@ -16,6 +16,7 @@ import (
 	"github.com/narwhal-fleet/narwhal/runtime/control"
 	"github.com/narwhal-fleet/narwhal/runtime/engine"
 	"github.com/narwhal-fleet/narwhal/runtime/journal"
+	"github.com/narwhal-fleet/narwhal/runtime/router/lease"
 )
 
 // Router serves one fleet. Start it once, Stop it once.
@@ -34,10 +35,11 @@ type Router struct {
 	watch      context.CancelFunc
 	stopped    sync.Once
 	access     access
-	running    bool          // the owner's goroutine runs
-	recovering atomic.Bool   // ejected engines of a contracted fleet are being validated
-	releasing  atomic.Bool   // reads of the peers of stopped engines are under way
-	served     chan struct{} // closed when the listener ended
+	running    bool             // the owner's goroutine runs
+	recovering atomic.Bool      // ejected engines of a contracted fleet are being validated
+	releasing  atomic.Bool      // reads of the peers of stopped engines are under way
+	heldBy     *lease.HeldError // who had the lease at the start
+	served     chan struct{}    // closed when the listener ended
 }
 
 // New checks the configuration and builds a router that does nothing yet.
@@ -115,7 +117,11 @@ func (r *Router) Start(ctx context.Context) error {
 	for _, name := range Unused(r.set.Fleet) {
 		r.set.Logger.Warn("setting is not acted on", "setting", name)
 	}
-	r.set.Logger.Info("router serves", "address", r.Addr(), "engines", len(r.own.nodes), "run", r.own.run)
+	says := "router serves"
+	if why, _ := r.Idle(); why != "" {
+		says = "router is up and does not serve: " + why
+	}
+	r.set.Logger.Info(says, "address", r.Addr(), "engines", len(r.own.nodes), "run", r.own.run)
 	return nil
 }
 

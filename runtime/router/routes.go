@@ -87,6 +87,9 @@ var Everywhere = []struct {
 	{http.StatusNotFound, "No such path: `{\"detail\":\"Not Found\"}`."},
 	{http.StatusMethodNotAllowed, "The path has no such method, HEAD included: `{\"detail\":\"Method Not Allowed\"}` with `Allow`."},
 	{http.StatusMisdirectedRequest, "The router listens on loopback and the `Host` header names somebody else; code `foreign_host`."},
+	{http.StatusExpectationFailed, "`Expect` asks for something else than `100-continue`; no body."},
+	{http.StatusNotImplemented, "`Transfer-Encoding` is something else than `chunked`; plain text, and the connection is closed."},
+	{http.StatusHTTPVersionNotSupported, "The request is of another version than HTTP/1; plain text, and the connection is closed."},
 	{http.StatusRequestHeaderFieldsTooLarge, "The head of the request is larger than `--max-header-bytes`."},
 	{http.StatusBadRequest, "The head is no HTTP; plain text, and the connection is closed."},
 }

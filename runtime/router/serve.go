@@ -6,13 +6,9 @@ import (
 	"fmt"
 )
 
-// Serve runs a router until ctx ends and stops it orderly, which is no error. started, if
-// not nil, is called with the address once the router serves.
-func Serve(ctx context.Context, c Config, started func(addr string)) error {
-	r, err := New(c)
-	if err != nil {
-		return err
-	}
+// Serve runs the router until ctx ends and stops it orderly, which is no error. started, if
+// not nil, is called once it answers.
+func (r *Router) Serve(ctx context.Context, started func()) error {
 	if err := r.Start(ctx); err != nil {
 		if ctx.Err() != nil && errors.Is(err, context.Canceled) {
 			return nil // ended before it served
@@ -20,7 +16,7 @@ func Serve(ctx context.Context, c Config, started func(addr string)) error {
 		return err
 	}
 	if started != nil {
-		started(r.Addr())
+		started()
 	}
 	var broken error
 	select {

@@ -73,6 +73,14 @@ func unauthorized() *failure {
 		reason: model.ReasonUnauthorized, code: ptr("invalid_api_key"), hasCode: true}
 }
 
+// uncontrolled refuses an order of the lifecycle.
+func uncontrolled() *failure {
+	f := unauthorized()
+	f.terminal, f.reason = "", "" // an order has no row in the journal
+	f.message = "no control token; send the one that the router was started with (--control-token) as Authorization: Bearer TOKEN, or the key of a tenant that may control"
+	return f
+}
+
 // identify finds the tenant of a request by its headers.
 func (r *Router) identify(h http.Header) (*tenant.Tenant, *failure) {
 	t, err := r.access.set.FindIn(h)
@@ -124,7 +132,7 @@ func (r *Router) guarded(h http.HandlerFunc) http.HandlerFunc {
 				r.set.Logger.Error("control route", "error", err.Error())
 			}
 			w.Header().Set("WWW-Authenticate", "Bearer")
-			f := unauthorized()
+			f := uncontrolled()
 			told(f, false)
 			writeBody(w, f.status, f.body())
 			return

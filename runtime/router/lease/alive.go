@@ -87,6 +87,32 @@ func (a *alive) gone(d Document) bool {
 	return false
 }
 
+// holds reports whether the lock is held in the name of a term, and is the one that others
+// would find.
+func (a *alive) holds(t Term) bool {
+	return a.f != nil && isAt(a.f, a.path) && a.name == life{t.Holder, t.Epoch, inode(a.f)}
+}
+
+// last reads whose life the file tells, the zero value when it tells none, and whether another
+// process still leads it.
+func (a *alive) last() (l life, lives bool) {
+	if a.f != nil {
+		return a.name, false
+	}
+	f, err := os.OpenFile(a.path, os.O_RDONLY|syscall.O_NOFOLLOW|syscall.O_CLOEXEC|syscall.O_NONBLOCK, 0)
+	if err != nil {
+		return life{}, false
+	}
+	defer f.Close()
+	b := make([]byte, maxDocument)
+	n, _ := f.ReadAt(b, 0) // io.EOF is the rule
+	if json.Unmarshal(b[:n], &l) != nil || checkHolder(l.Holder) != nil || l.Epoch < 1 || l.Epoch >= maxEpoch || l.Inode != inode(f) {
+		return life{}, false
+	}
+	free, err := tryLock(f) // closing the file gives it back
+	return l, err == nil && !free
+}
+
 // drop gives the lock back.
 func (a *alive) drop() {
 	if a.f != nil {

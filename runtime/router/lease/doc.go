@@ -35,6 +35,11 @@
 //   - a router of the reference writes no such file and is waited for;
 //   - the file names its own inode: a copy or a file put in its place proves nothing.
 //
+// It tells as much when the document itself is removed or damaged. Its holder, which still has
+// the lock in the name of its term, writes the document anew at its next renewal. No other may
+// claim while that lock is held, for the length of a lease: a holder that is still valid has
+// written it by then. The next epoch goes on from the one that stands there.
+//
 // The proof needs one kernel that sees all lock holders. It is used only where the folder
 // is on a file system known to be local (ext2-4, xfs, btrfs, zfs, f2fs, bcachefs, tmpfs,
 // overlay; on macOS what the system marks local), and not on NFS, SMB, FUSE or cluster

@@ -40,6 +40,23 @@ type File struct {
 	alive alive
 	proof bool
 	why   error // why the last claim or renewal is not backed by the alive lock
+	// absent is the absence of the document as this File's claims have seen it.
+	absent absence
+}
+
+// absence is how long something was seen to be absent, by looks that follow each other closely.
+type absence struct{ since, seen time.Time }
+
+// closely is the longest gap between two looks of one absence.
+const closely = 2 * time.Second
+
+// until notes a look and tells when the absence will have lasted for d.
+func (a *absence) until(now time.Time, d time.Duration) time.Time {
+	if a.seen.IsZero() || now.Sub(a.seen) > closely {
+		a.since = now
+	}
+	a.seen = now
+	return a.since.Add(d)
 }
 
 // NewFile checks the options; it touches nothing but the folder's file system number.
@@ -94,6 +111,16 @@ func (l *File) Claim(ctx context.Context) (t Term, err error) {
 		}
 		now, had := time.Now(), l.alive.f != nil
 		epoch := d.Epoch + 1
+		if d.Stored() {
+			l.absent = absence{}
+		} else if l.proof {
+			// The document was removed, or never was: the alive file says which.
+			last, lives := l.alive.last()
+			if until := l.absent.until(now, l.o.TTL); lives && now.Before(until) {
+				return &HeldError{Holder: last.Holder, Epoch: last.Epoch, ExpiresAt: until}
+			}
+			epoch = last.Epoch + 1
+		}
 		switch {
 		case !d.Stored() || d.Expired(now):
 		case d.Holder == l.o.Holder:
@@ -126,11 +153,14 @@ func (l *File) put(epoch int64, now time.Time) (Term, error) {
 // Renew implements Lease.
 func (l *File) Renew(ctx context.Context, old Term) (t Term, err error) {
 	err = l.exclusive(ctx, func() error {
+		now := time.Now()
 		d, err := l.read()
+		if l.lostAlone(d, err, old, now) {
+			d, err = Make(old.Holder, old.Epoch, now, l.o.TTL), nil
+		}
 		if err != nil {
 			return fmt.Errorf("renew lease: %w", err)
 		}
-		now := time.Now()
 		if !d.Is(old) || old.Holder != l.o.Holder || d.Expired(now) {
 			return fmt.Errorf("renew lease: %w", ErrLost)
 		}
@@ -140,6 +170,17 @@ func (l *File) Renew(ctx context.Context, old Term) (t Term, err error) {
 		return nil
 	})
 	return t, err
+}
+
+// lostAlone reports whether nothing but the document went wrong: it was removed or damaged,
+// while this holder kept the alive lock under the name of this very term. Nobody else can have
+// claimed meanwhile, so that the document may be written anew.
+func (l *File) lostAlone(d Document, err error, old Term, now time.Time) bool {
+	var damaged *MalformedError
+	if (err != nil || d.Stored()) && !errors.As(err, &damaged) {
+		return false
+	}
+	return l.proof && l.alive.holds(old) && old.Holder == l.o.Holder && old.Valid(now)
 }
 
 // Release implements Lease. The alive lock goes after the lease, never before.

@@ -159,6 +159,63 @@ func TestDamagedLeaseIsNoFreeLease(t *testing.T) {
 	}
 }
 
+// TestRemovedOrDamagedDocument costs the holder nothing, and lets nobody else in.
+func TestRemovedOrDamagedDocument(t *testing.T) {
+	for name, spoil := range map[string]func(path string) error{
+		"removed": os.Remove, "emptied": func(p string) error { return os.Truncate(p, 0) }, "rubbish": func(p string) error { return os.WriteFile(p, []byte("{}"), 0o600) },
+	} {
+		path := filepath.Join(t.TempDir(), "lease")
+		a, b := openFile(t, path, "a", ProofOn), openFile(t, path, "b", ProofOn)
+		term := claim(t, a)
+		check(t, spoil(path))
+		if _, err := b.Claim(t.Context()); err == nil {
+			t.Fatalf("%s: another router claimed", name)
+		}
+		again, err := a.Renew(t.Context(), term)
+		if err != nil || again.Epoch != 1 {
+			t.Fatalf("%s: renewed %+v, %v", name, again, err)
+		}
+		wantHeld(t, b, "a")
+		check(t, os.Remove(path))
+		a.Close()
+		if term := claim(t, b); term.Epoch != 2 {
+			t.Errorf("%s: the next epoch is %d", name, term.Epoch)
+		}
+	}
+}
+
+// TestAbsence lasts only while looks follow each other.
+func TestAbsence(t *testing.T) {
+	var a absence
+	at := func(s float64) time.Time { return time.Unix(1000, 0).Add(time.Duration(s * float64(time.Second))) }
+	for _, c := range []struct{ look, until float64 }{{0, 5}, {1, 5}, {2.5, 5}, {4.5, 5}, {6.6, 11.6}, {7, 11.6}} {
+		if got := a.until(at(c.look), 5*time.Second); !got.Equal(at(c.until)) {
+			t.Errorf("at %g until %s, want %g", c.look, got, c.until)
+		}
+	}
+}
+
+// TestNothingStandsForTheDocument keeps a term from coming back that is not provably this
+// holder's own.
+func TestNothingStandsForTheDocument(t *testing.T) {
+	for name, spoil := range map[string]func(t *testing.T, a *File, term *Term){
+		"no proof":                   func(_ *testing.T, a *File, _ *Term) { a.proof = false },
+		"the lock was given up":      func(_ *testing.T, a *File, _ *Term) { a.Close() },
+		"the lock's file is another": func(t *testing.T, a *File, _ *Term) { copyOver(t, a.o.Path+".alive") },
+		"an old term":                func(_ *testing.T, _ *File, term *Term) { term.ValidUntil = time.Now().Add(-time.Millisecond) },
+		"another epoch":              func(_ *testing.T, _ *File, term *Term) { term.Epoch++ },
+	} {
+		path := filepath.Join(t.TempDir(), "lease")
+		a := openFile(t, path, "a", ProofOn)
+		term := claim(t, a)
+		check(t, os.Remove(path))
+		spoil(t, a, &term)
+		if _, err := a.Renew(t.Context(), term); !errors.Is(err, ErrLost) {
+			t.Errorf("%s: %v", name, err)
+		}
+	}
+}
+
 // TestFailedClaimHoldsNothing gives the lock back when the lease could not be written.
 func TestFailedClaimHoldsNothing(t *testing.T) {
 	path := filepath.Join(t.TempDir(), "lease")

@@ -7,13 +7,15 @@ import (
 	"errors"
 	"fmt"
 	"time"
+
+	"github.com/narwhal-fleet/narwhal/fleet"
 )
 
 // Defaults of the reference.
 const (
-	DefaultTTL    = 5 * time.Second
-	DefaultRenew  = time.Second
-	DefaultMargin = time.Second
+	DefaultTTL    = fleet.DefaultLeaseTTL
+	DefaultRenew  = fleet.DefaultLeaseRenew
+	DefaultMargin = fleet.DefaultLeaseMargin
 )
 
 // Lease is one router's access to the lease of its fleet. All methods may be called at
