@@ -63,8 +63,8 @@ func places(ps []*problem.Problem) (out [][2]int) {
 	return out
 }
 
-// All errors come at once, those of reading and of every rule of shape.
-func TestAllErrorsAtOnce(t *testing.T) {
+// All errors come at once and in their place, those of reading and of every rule of shape.
+func TestRow26AllErrorsAtOnce(t *testing.T) {
 	_, ps := load(Options{}, "x.json", `{
   "schema": "narwhal.fleet", "schema_version": 2.0,
   "engines": [{"iid": 3, "url": null, "rolle": "prefill"}],

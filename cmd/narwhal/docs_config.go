@@ -151,7 +151,7 @@ func (s *jsonSchema) bounds() string {
 const configIntro = "What each key of a plain fleet document (`narwhal.fleet` version 2) does in the router. [Fleet file](fleet-file.md) is about the whole\n" +
 	"document, `deploy` included; [rules](rules.md) lists what must hold between keys. Types, defaults and bounds come from the schema.\n" +
 	"Keys that begin with `_` are comments at every level. `null` counts as absent for a whole section.\n\n" +
-	"*Gates* acts on a key in the gates only. *Nobody*: the key is accepted, so that documents of the reference load, and has no effect;\n" +
+	"*Gates* acts on a key in the gates only. *Note*: it tells people something. *Nobody*: the key is accepted, so that documents of the reference load, and has no effect;\n" +
 	"a router warns at its start of those that are set and matter."
 
 func configPage() docgen.Page {

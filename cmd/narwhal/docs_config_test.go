@@ -10,6 +10,7 @@ import (
 
 	"github.com/narwhal-fleet/narwhal/fleet"
 	"github.com/narwhal-fleet/narwhal/runtime/router"
+	"github.com/narwhal-fleet/narwhal/schema"
 )
 
 // leaves lists the keys below a definition as the router's table names them.
@@ -75,25 +76,70 @@ func TestFlagsOfSettingsExist(t *testing.T) {
 	}
 }
 
-// TestUnusedSettingsAreMarked compares what a router warns of with the table.
-func TestUnusedSettingsAreMarked(t *testing.T) {
-	var f fleet.Fleet
-	err := json.Unmarshal([]byte(`{"engines":[{"shared_device":{}}],"serving":{"max_attempts":3},
-		"controller":{"thresholds":{"panic_ratio":2}},"engine":{"first_token_calibration_path":"x"}}`), &f)
+// TestUnusedSettingsAreNamed takes every key of the schema that nobody acts on from its default:
+// the router must name it, and nothing of a document that leaves all to the defaults.
+func TestUnusedSettingsAreNamed(t *testing.T) {
+	s, err := readJSONSchema()
 	if err != nil {
 		t.Fatal(err)
 	}
-	unused := router.Unused(f)
-	if len(unused) < 4 {
-		t.Errorf("unused: %v", unused)
+	if names := router.Unused(documentWith(t, "", nil)); len(names) != 0 {
+		t.Errorf("of a document of defaults: %v", names)
 	}
-	for _, name := range unused {
-		key, rest, _ := strings.Cut(name, " ")
-		ok := slices.ContainsFunc(router.Settings(), func(k router.Setting) bool {
-			return strings.TrimSuffix(k.Key, ".*") == key && (k.Use != router.UseActed || rest != "")
-		})
-		if !ok {
-			t.Errorf("the router warns that %s is not acted on, and the table does not say so", name)
+	for _, k := range router.Settings() {
+		if k.Use != router.UseNone {
+			continue
+		}
+		kind, def, _, err := s.row(k)
+		if err != nil {
+			t.Fatal(err)
+		}
+		var v any = "x"
+		if kind = strings.Split(kind, ",")[0]; kind == "number" || kind == "integer" {
+			v = 7
+		}
+		if names := router.Unused(documentWith(t, k.Key, v)); !slices.Equal(names, []string{k.Key}) {
+			t.Errorf("key %s (%s, default %s) as %v: the router names %v", k.Key, kind, def, v, names)
 		}
 	}
+	for key, v := range map[string]any{"controller.reactive.demand_rise_tolerance": 0, "engines": []any{map[string]any{"iid": "a", "url": "http://h:1", "shared_device": map[string]any{}}}} {
+		if names := router.Unused(documentWith(t, key, v)); len(names) != 1 || !strings.HasPrefix(names[0], key) {
+			t.Errorf("%s as %v: the router names %v", key, v, names)
+		}
+	}
+}
+
+// documentWith is an effective document of defaults in which one key has another value.
+func documentWith(t *testing.T, key string, v any) fleet.Fleet {
+	t.Helper()
+	l, err := schema.Load(t.Context(), []schema.Source{{Name: "fleet.json", Data: []byte(`{"schema":"narwhal.fleet","schema_version":2,"model":"m","slo":{"ttft_s":1,"tpot_s":1},
+		"engines":[{"iid":"a","url":"http://h:1","role":"prefill"},{"iid":"b","url":"http://h:2"}]}`)}}, schema.Options{})
+	if err != nil {
+		t.Fatal(err)
+	}
+	raw, err := json.Marshal(l.Fleet)
+	if err != nil {
+		t.Fatal(err)
+	}
+	var doc map[string]any
+	if err := json.Unmarshal(raw, &doc); err != nil {
+		t.Fatal(err)
+	}
+	at := doc
+	parts := strings.Split(key, ".")
+	for _, p := range parts[:len(parts)-1] {
+		at = at[p].(map[string]any)
+	}
+	if key != "" {
+		at[parts[len(parts)-1]] = v
+	}
+	raw, err = json.Marshal(doc)
+	if err != nil {
+		t.Fatal(err)
+	}
+	var f fleet.Fleet
+	if err := json.Unmarshal(raw, &f); err != nil {
+		t.Fatal(err)
+	}
+	return f
 }

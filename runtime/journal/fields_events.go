@@ -74,7 +74,7 @@ min_decode | int | - | - | -
 
 engine_ejected: An engine is out of placement until it is readmitted.
 iid | string | - | - | -
-cause | string | - | - | connection, liveness, health_probe, inference_probe, process_identity, profile_generation or role_switch.
+cause | string | - | - | connection, liveness, health_probe, inference_probe, drift, process_identity, profile_generation or role_switch.
 
 engine_readmitted: It is back.
 iid | string | - | - | -
@@ -104,6 +104,13 @@ prefill_class | string | - | where that leg failed | Breaker class of the prefil
 decode_class | string | - | where that leg failed | Breaker class of the decoding leg's failure.
 reason | string | - | of unavailable | no_producer or no_consumer.
 
+engine_probation: An engine makes tokens slower than its band allows, and others are preferred; or no longer.
+iid | string | - | - | -
+on | bool | - | - | Whether the probation begins.
+score | number | share | - | Token interval of the last window over the one of the profile.
+limit | number | share | - | What it may be.
+peers | number | share | - | Median score of the other engines; 0 without one.
+
 engine_alarm: An engine's own counters say that something went wrong although its answers were good.
 iid | string | - | - | -
 alarm | string | - | - | notification_after_expiry, lease_expired or local_recompute.
@@ -127,7 +134,7 @@ rid | string | - | - | The request.
 why | string | - | - | -
 
 monitoring_stage_failure: A part of a monitoring pass broke.
-stage | string | - | - | rollover, telemetry or controller.
+stage | string | - | - | rollover, telemetry, health or controller.
 class | string | - | - | panic.
 consecutive | int | - | - | Passes in a row.
 

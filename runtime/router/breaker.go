@@ -18,6 +18,7 @@ const (
 	causeInference  = "inference_probe"
 	causeIdentity   = "process_identity"
 	causeGeneration = "profile_generation"
+	causeDrift      = "drift"
 
 	probeHealth    = "verify_health"
 	probeInference = "verify_inference"
@@ -42,9 +43,9 @@ func (r *Router) blame(f *failure) {
 		if r.set.Fleet.Recovery.FailureQuarantineS > 0 {
 			r.own.quarantine(n, holdTimed, f.source)
 		}
-		if f.gone && !n.verifying {
+		if f.gone && n.verifying == "" {
 			// Nobody listens, or the process dropped its connections: ask at once.
-			n.verifying, verify = true, probeHealth
+			n.verifying, verify = probeHealth, probeHealth
 		}
 		if n.streak[f.class] < max(1, r.set.Fleet.Recovery.EjectAfter) {
 			return
@@ -53,13 +54,13 @@ func (r *Router) blame(f *failure) {
 			r.own.eject(n, causeConnection)
 			return
 		}
-		if !n.verifying {
-			n.verifying = true
+		if n.verifying == "" {
 			verify = probeHealth
 			if f.class == classInference || f.class == classHandoff || f.class == classStream {
 				verify = probeInference
 				r.own.quarantine(n, holdInference, f.source)
 			}
+			n.verifying = verify
 		}
 	})
 	if verify != "" {
@@ -83,8 +84,8 @@ func (o *owner) eject(n *node, cause string) {
 		return
 	}
 	o.unhold(n, endEjected)
-	n.ejected, n.verifying = cause, false
-	if cause != causeHealth && cause != causeInference {
+	n.ejected, n.verifying = cause, ""
+	if cause != causeHealth && cause != causeInference && cause != causeDrift {
 		n.incarnation = ""
 		n.tether.end()
 		n.data.Forget()
@@ -100,7 +101,7 @@ func (o *owner) eject(n *node, cause string) {
 }
 
 func (o *owner) readmit(n *node, f facts, evidence string) {
-	n.ejected, n.misses, n.verifying = "", 0, false
+	n.ejected, n.misses, n.verifying = "", 0, ""
 	clear(n.streak)
 	clear(n.sources)
 	n.facts, n.known, n.counters, n.incarnation = f, true, nil, ""
@@ -112,7 +113,6 @@ func (o *owner) readmit(n *node, f facts, evidence string) {
 
 // interrogate probes a suspect and ejects it when the probe fails.
 func (r *Router) interrogate(n *node, kind string) {
-	r.own.do(func() { n.asked = kind })
 	if kind == probeInference {
 		r.verifyInference(n)
 		return
@@ -125,7 +125,7 @@ func (r *Router) interrogate(n *node, kind string) {
 	}
 	r.own.do(func() {
 		outcome := outcomePassed
-		n.verifying = false
+		n.verifying = ""
 		switch {
 		case local(err):
 			outcome = outcomeInconclusive // says nothing of the engine
@@ -219,6 +219,9 @@ func (r *Router) liveness(ctx context.Context, n *node) {
 // profile holds for what it is now.
 func (r *Router) reconsider(ctx context.Context, n *node) {
 	f, err := r.set.examine(ctx, n)
+	if err == nil {
+		err = r.stillSlow(ctx, n)
+	}
 	var gen *generationError
 	evidence := "health"
 	if suspect, bad := r.retestEjected(ctx, n, err); suspect {

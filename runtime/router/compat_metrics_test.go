@@ -4,6 +4,7 @@ import (
 	"bufio"
 	"io"
 	"net/http"
+	"net/http/httptest"
 	"os"
 	"regexp"
 	"slices"
@@ -14,6 +15,7 @@ import (
 	"github.com/prometheus/client_golang/prometheus"
 	dto "github.com/prometheus/client_model/go"
 
+	"github.com/narwhal-fleet/narwhal/runtime/control"
 	"github.com/narwhal-fleet/narwhal/runtime/journal"
 )
 
@@ -254,15 +256,24 @@ func TestThePageListsTheDifferences(t *testing.T) {
 	}
 }
 
-func TestLabelsAreBoundedAndEscaped(t *testing.T) {
+// A sentence in a label is bounded and escaped, and the few words of the rule beside it are what
+// an alert can name.
+func TestRow28LabelsAreBoundedAndEscaped(t *testing.T) {
 	for in, want := range map[string]string{"plain": "plain", "a\xffb": "a�b", strings.Repeat("x", 500): strings.Repeat("x", labelLimit)} {
 		if got := labelValue(in); got != want {
 			t.Errorf("%q: %q", in, got)
 		}
 	}
-	var s series
-	s.put("controller_last_decision", 1, "reactive", "a \"quoted\"\nreason", "held", "none")
-	if len(s) != 1 {
-		t.Fatal("no sample")
+	r := offline(t, 1, 1)
+	for rule, want := range map[string]string{"": "none", control.RuleBreach: control.RuleBreach} {
+		r.own.do(func() {
+			r.own.last = &control.Decision{By: control.ByReactive, Result: control.Held, Rule: rule, Reason: "a \"quoted\"\nreason" + strings.Repeat("x", 500)}
+		})
+		w := httptest.NewRecorder()
+		r.metrics.serve(w, httptest.NewRequest(http.MethodGet, "/metrics", nil))
+		line := `narwhal_controller_last_decision{by="reactive",reason="a \"quoted\"\nreason` + strings.Repeat("x", labelLimit-len("a \"quoted\"\nreason")) + `",result="held",rule="` + want + `"} 1`
+		if !strings.Contains(w.Body.String(), line+"\n") {
+			t.Errorf("no line %s", line)
+		}
 	}
 }

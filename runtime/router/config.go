@@ -7,7 +7,6 @@ import (
 	"log/slog"
 	"net"
 	"os"
-	"slices"
 	"time"
 
 	"github.com/narwhal-fleet/narwhal/fleet"
@@ -95,6 +94,7 @@ type settings struct {
 	Config
 	dialect        engine.Dialect
 	switcher       func(*node, control.Move) // nil where a role is only a label
+	checkPace      func(*node)               // probes a suspect of drift beside the owner
 	params         model.Params
 	control        control.Params
 	limit          int
@@ -192,21 +192,14 @@ func checkEngines(c Config) (errs []error) {
 	return errs
 }
 
-// Unused names settings of a fleet that this router reads but does not act on yet, so that
-// nobody relies on them unknowingly.
-func Unused(f fleet.Fleet) (names []string) {
-	for name, set := range map[string]bool{
-		"controller.thresholds.panic_ratio":   f.Controller.Thresholds.PanicRatio > 0,
-		"engine.first_token_calibration_path": f.Engine.FirstTokenCalibrationPath != "",
-		"serving.max_attempts above 2":        f.Serving.MaxAttempts > 2,
-		"engines[].shared_device":             slices.ContainsFunc(f.Engines, func(e fleet.Engine) bool { return e.SharedDevice != nil }),
-	} {
-		if set {
-			names = append(names, name)
-		}
-	}
-	slices.Sort(names)
-	return names
+// leastProbes are connections for probes of one engine: one that hangs must not hold up the rest.
+const leastProbes = 4
+
+// probes is how many connections the probes of one engine may have at once: its share of
+// engine.control_connections.
+func (s *settings) probes() int {
+	n := max(1, len(s.Fleet.Engines))
+	return max(leastProbes, (s.Fleet.Engine.ControlConnections+n-1)/n)
 }
 
 // wholeWave reports whether the engines of the fleet restart only together.
@@ -220,9 +213,8 @@ func derive(c Config) settings {
 	c.HTTP = c.HTTP.filled()
 	d, _ := dialectOf(f.Engine.Backend) // Check has judged it
 	s := settings{Config: c, dialect: d, limit: c.MaxConcurrent, key: c.EngineKey,
-		params: model.Params{TTFT: f.SLO.TTFTS, TPOT: f.SLO.TPOTS, Margin: f.Serving.AdmissionMargin, Open: f.Serving.Admission == "open", FixedRoles: d.Concurrent()},
-		// One full retry is the most that the dialect allows.
-		attempts:       min(2, max(1, f.Serving.MaxAttempts)),
+		params:         model.Params{TTFT: f.SLO.TTFTS, TPOT: f.SLO.TPOTS, Margin: f.Serving.AdmissionMargin, Open: f.Serving.Admission == "open", FixedRoles: d.Concurrent()},
+		attempts:       max(1, f.Serving.MaxAttempts),
 		requestTimeout: dur(f.Serving.RequestTimeoutS), prefillTimeout: dur(f.Serving.PrefillTimeoutS),
 		firstToken: dur(f.Engine.FirstTokenTimeoutS), gap: dur(f.Engine.DecodeReadTimeoutS), health: dur(f.Engine.HealthTimeoutS),
 		count: dur(f.Engine.TokenizeTimeoutS), interval: dur(f.Controller.MonitorIntervalS), grace: dur(f.Serving.GracefulTimeoutS)}

@@ -9,6 +9,7 @@ type Use string
 const (
 	UseActed Use = ""       // the router acts on it
 	UseGates Use = "gates"  // only the gates do
+	UseNote  Use = "note"   // it tells people something
 	UseNone  Use = "nobody" // accepted, so that documents of the reference load, and without effect
 )
 
@@ -53,7 +54,7 @@ engines[].pin - - - The controller never changes its role.
 engines[].shared_device.* - - gates Engines that share one GPU. The router does not weigh them against each other.
 slo.ttft_s s - - The first-token target: admission, the controller and slo_met judge by it.
 slo.tpot_s s - - The target of a token after the first.
-hardware.* - - nobody A note.
+hardware.* - - note -
 engine_contract.* - - gates What engines attest; gates C and E check it.
 controller.advisory - - - Decide and write it down, but move nothing.
 controller.monitor_interval_s s - - Time between monitoring passes, and so the step of holds, drains and probes.
@@ -76,9 +77,9 @@ controller.reactive.demand_floor engines - - Demand below which nothing moves.
 controller.reactive.movement_margin share - - Least gain of a move.
 controller.reactive.step_s s - - Time between evaluations; the short horizon is this times the evaluations that must agree.
 controller.reactive.evidence_span_s s - - History that a consolidation, or a move back, needs; at most evidence_max_span_s.
-controller.reactive.evidence_max_span_s s - nobody Shown in state only; at most window_s.
-controller.reactive.evidence_min_arrivals requests - nobody Shown in state only.
-controller.reactive.demand_rise_tolerance share - nobody -
+controller.reactive.evidence_max_span_s s - nobody Bounds what state shows; no decision rests on it. At most window_s.
+controller.reactive.evidence_min_arrivals requests - nobody Closes the evidence that state shows; no decision rests on it.
+controller.reactive.demand_rise_tolerance share - nobody No decision compares demands by it.
 controller.reactive.decode_correction_min share - - Least correction of an engine's decode curve by what it does.
 controller.reactive.decode_correction_max share - - Largest one; at least decode_correction_min.
 controller.reactive.decode_correction_alpha share - - Weight of the newest interval in it.
@@ -86,16 +87,16 @@ controller.reactive.decode_correction_min_samples tokens - - Tokens in an interv
 serving.admission - - - With predictive a request that would miss its targets is refused; with open its price is noted and nobody is refused for it.
 serving.admission_margin share - - Share by which a price may exceed slo.ttft_s.
 serving.max_connections requests --max-concurrent - Requests that have a seat at once, and connections to one engine.
-serving.request_timeout_s s - - Limit of a request, from its arrival to the last byte, over both legs and the retry.
+serving.request_timeout_s s - - Limit of a request, from its arrival to the last byte, over both legs and the retries.
 serving.prefill_timeout_s s - - Limit of a prefill leg, and of the wait for the first token of an unsplit request; at most request_timeout_s.
 serving.graceful_timeout_s s --graceful-timeout - Time that open requests get when the router ends; whole seconds.
 serving.queue_capacity requests - - Requests that may wait for a seat, oldest first; 0 = nobody waits. Above 0 it needs queue_timeout_s.
-serving.queue_timeout_s s - - Longest wait for a seat.
-serving.max_attempts attempts - - Attempts of a request: 1 = never try again; 3 is taken as 2.
+serving.queue_timeout_s s - - Longest wait for a seat. With predictive admission it also ends with the first-token budget. Who would wait longer is refused at once.
+serving.max_attempts attempts - - Attempts of a request before the first byte of its output; 1 = never try again.
 serving.retry_base_s s - - The wait before a retry is random, up to this. At most retry_cap_s.
 serving.retry_cap_s s - - Bound of that wait.
-serving.retry_budget credits - - Retries that may be spent at once. A retry after the death of an engine costs none.
-serving.retry_replenish credits - - Credit that each completed request gives back.
+serving.retry_budget retries - - Retries that each cause has within 10 s whatever the traffic; 0 = no retries. The first retry after the death or the ejection of an engine is not counted.
+serving.retry_replenish share - - Share of the legs sent in the last 10 s that may be tried again for each cause, where that is more than retry_budget. A request has two legs: with 0.1 a fifth of the requests may be tried again.
 serving.max_request_bytes bytes - - Size of a client's body; more is 413.
 serving.max_response_bytes bytes - - Size of a buffered answer, of what comes before the first token, and of one event of a stream.
 engine.backend - - - Chooses the dialect.
@@ -105,7 +106,7 @@ engine.tokenize - - - Ask an engine for the exact length of a prompt that is tex
 engine.tokenize_timeout_s s - - Limit of such a count; after it the estimate counts.
 engine.chars_per_token characters - - Characters of a token in the estimate.
 engine.engine_api_key_env - - - Name of the variable whose value goes to engines as a bearer token. It must be set.
-engine.control_connections connections - nobody Probes have four connections to each engine of their own.
+engine.control_connections connections - - Connections of probes to all engines; 0 = two an engine. Each has its share, and four at least.
 engine.pool_timeout_s s - - Time to wait for a free connection to an engine.
 engine.connect_timeout_s s - - Time to open a connection.
 engine.health_timeout_s s - - Limit of a probe.
@@ -120,7 +121,14 @@ recovery.engine_restart_policy - - - With whole_wave engines are drained and rea
 recovery.failure_quarantine_s s - - Time that an engine is held after a failed leg, if others cover its role; 0 = it is not held.
 recovery.state_path - --state-path - File of the handoff document, written at each pass.
 recovery.resume - --resume - Restore that file at the start. The flag adds to the key.
-recovery.health.* - - nobody There are no drift windows; the correction of the decode curve and the risk of late prefills do their work.
+recovery.health.window_s s - - Time of decoding that is judged together.
+recovery.health.drift_band times - - An engine is over when its tokens take longer than this times what its profile, or its own past, says.
+recovery.health.min_samples passes - - Passes with decoding that a window needs to count.
+recovery.health.probation_windows windows - - Windows over in a row after which other engines are preferred.
+recovery.health.evict_windows windows - - Windows over in a row after which the engine is probed: it is ejected if the probe fails, at most one engine a minute, and only while others cover its role.
+recovery.health.recovery_windows windows - - Windows within the band in a row that end a probation.
+recovery.health.probation_penalty_s s - - What a pair costs more with an engine on probation.
+recovery.health.relative_band times - - An engine is not to blame up to this times its peers' median while half of them are over too; 0 = always to blame.
 profiles.path - --profiles - The profile store. The journal lies beside it unless --journal says otherwise.
 profiles.max_decode_fit_mape share - gates Gate F judges profiles by it.
 profiles.max_decode_cv_mape share - gates The same, cross-validated.

@@ -14,6 +14,7 @@ type counters struct {
 	prefillAttempts, decodeAttempts    int
 	retryAttempts, retryDenied         int
 	creditsSpent, servedAfterRetry     int
+	retryDenials                       map[string]int // by cause
 	unserved                           int
 	tokens                             int
 	prefillSeconds, decodeSeconds      float64
@@ -64,7 +65,7 @@ func zeroed(reasons []model.Reason) map[model.Reason]int {
 func newCounters() counters {
 	return counters{unsizedOffers: window{name: "unsized"}, arrivals: window{name: "arrivals"}, expected: window{name: "expected_decode"},
 		observed: window{name: "observed_decode"}, residency: window{name: "residency"}, failed: zeroed(failedReasons), rejected: zeroed(rejectedReasons), expired: zeroed(expiredReasons), refused: zeroed(refusedReasons),
-		attemptFailures: map[[2]string]int{}, stripped: map[string]int{}, alarms: map[[2]string]int{}, stageFailures: map[string]int{},
+		attemptFailures: map[[2]string]int{}, retryDenials: map[string]int{}, stripped: map[string]int{}, alarms: map[[2]string]int{}, stageFailures: map[string]int{},
 		stageRuns: map[string]int{}, stageAt: map[string]*float64{},
 		holdStarts: map[[2]string]int{}, holdEnds: map[[3]string]int{}, ejections: map[[2]string]int{}, readmissions: map[[2]string]int{}, probes: map[[3]string]int{}}
 }

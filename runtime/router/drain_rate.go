@@ -13,6 +13,29 @@ func (d *drainRate) ended(now float64) {
 	d.n++
 }
 
+// Of a forecast: over how many seconds it looks back, and how many ends it needs.
+const (
+	drainSpan = 10
+	drainEnds = 8
+)
+
+// wait is the seconds until so many seats are expected to be free; 0 = too few came free lately
+// to tell.
+func (d *drainRate) wait(seats int, now float64) float64 {
+	n, oldest := 0, now
+	for ; n < min(d.n, len(d.at)); n++ {
+		at := d.at[(d.n-1-n)%len(d.at)]
+		if at < now-drainSpan {
+			break
+		}
+		oldest = at
+	}
+	if n < drainEnds {
+		return 0
+	}
+	return (now - oldest) / float64(n) * float64(seats)
+}
+
 // maxRetryAfter bounds what a client is told to wait, seconds.
 const maxRetryAfter = 60
 

@@ -84,6 +84,7 @@ var errorsOfClients = []ErrorRow{
 // What the fleet cannot take now. Nothing was sent to an engine, but for engine_busy.
 var errorsOfLoad = []ErrorRow{
 	{Name: "inflight", Status: 429, Type: busy, Code: Absent, Param: Absent, Message: "router in-flight limit reached", RetryAfter: "until a seat is expected to be free, 1 to 60", Condition: "As many requests as `serving.max_connections` (`--max-concurrent`) and `serving.queue_capacity` together are in the router.", Terminal: journal.Rejected, Reasons: reasons{model.ReasonInflight}},
+	{Name: "queue", Status: 429, Type: busy, Code: Absent, Param: Absent, Message: "no seat comes free within the time that the request may wait", RetryAfter: "until a seat is expected to be free, 1 to 60", Condition: "It waited `serving.queue_timeout_s` for a seat, or would have to; or until the first-token budget was gone.", Terminal: journal.Expired, Reasons: reasons{model.ReasonQueueTimeout}},
 	{Name: "tenant", Status: 429, Type: busy, Code: Absent, Param: Absent, Message: "the limits of this API key are reached: …", RetryAfter: "until the limit lets it in, at most 3600; none when waiting does not help", Condition: "A limit of the tenant: its seats, its share, its tokens. The word behind the colon is that of `narwhal_router_tenant_refused_total`.", Terminal: journal.Rejected, Reasons: reasons{model.ReasonTenant}},
 	{Name: "refused_queue", Status: 429, Type: busy, Code: Absent, Param: Absent, Message: "the cheapest placement prices the first token at … against a budget of …", RetryAfter: "price less budget, 1 to 3600", Condition: "Work before it would break the first-token target.", Terminal: journal.Refused, Reasons: reasons{model.ReasonQueue}},
 	{Name: "refused_prompt", Status: 429, Type: busy, Code: Absent, Param: Absent, Message: "the prompt's own prefill prices the first token at … against a budget of …; waiting does not help", Condition: "The prompt alone breaks the first-token target.", Terminal: journal.Refused, Reasons: reasons{model.ReasonPrompt}},
@@ -100,7 +101,6 @@ var errorsOfReadiness = []ErrorRow{
 }
 
 var errorsOfTime = []ErrorRow{
-	{Name: "queue", Status: 504, Type: "queue_expired", Code: Absent, Param: Absent, Message: "queue deadline expired", Condition: "It waited `serving.queue_timeout_s` for a seat.", Terminal: journal.Expired, Reasons: reasons{model.ReasonQueueTimeout}},
 	{Name: "deadline", Status: 504, Type: "request_expired", Code: Absent, Param: Absent, Message: "original request deadline expired", Condition: "`serving.request_timeout_s` passed since the arrival.", Terminal: journal.Expired, Reasons: reasons{model.ReasonDeadline}},
 	{Name: "handoff", Status: 504, Type: "handoff_expired", Code: "handoff_expired", Param: Absent, Message: "KV handoff expired before decode dispatch", Condition: "A handoff grew too old to be used, and no retry was left.", Terminal: journal.Expired, Reasons: reasons{model.ReasonHandoff}},
 }

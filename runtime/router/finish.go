@@ -38,14 +38,10 @@ func (q *request) end(f *failure) {
 		if q.handoffDelay > 0 && q.claim != nil {
 			o.learnHandoff(q.handoffDelay, q.claim)
 		}
-		if q.credit { // for a retry that was never sent
-			o.credits++
-			o.n.creditsSpent--
-		}
+		q.giveBack(o)
 		q.release(o)
 		o.n.finish(row)
 		if f == nil {
-			o.replenish()
 			if row.OutputLen != nil {
 				o.ctl, _ = control.Step(o.ctl, control.Outcome{Input: row.InputLen, Wanted: row.WantedLen, Output: *row.OutputLen})
 			}

@@ -143,6 +143,34 @@ func TestLeaseFences(t *testing.T) {
 	}
 }
 
+// A router whose monitoring breaks for good stops renewing its lease, so that its standby may
+// serve.
+func TestRow20DegradedRouterGivesWay(t *testing.T) {
+	dir := t.TempDir()
+	a := startBed(t, 1, 1, quick(), shared(t, dir, "a"))
+	s := a.second(shared(t, dir, "s"), waitsFor(a.url))
+	eventually(t, "the standby knows the fleet", func() bool {
+		_, err := os.Stat(filepath.Join(dir, "s.json"))
+		return err == nil
+	})
+	o := a.router.own
+	o.do(func() {
+		for range a.router.set.Fleet.Controller.MonitorFailureLimit {
+			failed := ""
+			o.stage("controller", &failed, func() { panic("a mistake") })
+			o.degrade(failed)
+		}
+	})
+	var r readiness
+	eventually(t, "the standby serves", func() bool { return s.get("/ready", &r) == 200 && r.Epoch == 2 })
+	if a.get("/ready", &r) != 503 || r.Control {
+		t.Errorf("the degraded one: %+v", r)
+	}
+	if x := s.complete(body(false, 2)); x.status != 200 {
+		t.Errorf("%d %s", x.status, x.body)
+	}
+}
+
 func TestResumeRestoresCounters(t *testing.T) {
 	path := filepath.Join(t.TempDir(), "state.json")
 	keep := func(c *Config) { c.HA.StatePath, c.HA.Resume = path, true }

@@ -38,7 +38,7 @@ func (o *owner) requestSeries(s *series) {
 	s.count("served_after_retry_total", n.servedAfterRetry)
 	s.count("retry_credits_spent_total", n.creditsSpent)
 	s.count("retry_denied_total", n.retryDenied)
-	s.put("retry_credits", o.credits)
+	s.put("retry_credits", o.budget.least(o.now()))
 	s.count("decode_tokens_observed_total", n.tokens)
 	s.put("upstream_seconds_total", n.prefillSeconds, phasePrefill)
 	s.put("upstream_seconds_total", n.decodeSeconds, phaseDecode)
@@ -117,8 +117,8 @@ func (o *owner) breakerSeries(s *series) {
 		for _, c := range classes {
 			s.count("engine_breaker_streak", n.streak[c], n.id, c)
 		}
-		if n.verifying {
-			s.put("engine_breaker_verifying", 1, n.id, probeHealth)
+		if n.verifying != "" {
+			s.put("engine_breaker_verifying", 1, n.id, n.verifying)
 		}
 		for _, kind := range o.held(n) {
 			s.put("engine_held", 1, n.id, kind)

@@ -27,8 +27,14 @@ func (o *owner) ownSeries(s *series) {
 	for field, v := range o.n.stripped {
 		s.count("router_stripped_fields_total", v, field)
 	}
+	for cause, v := range o.n.retryDenials {
+		s.count("router_retry_denials_total", v, cause)
+	}
 	late := 0
 	for _, n := range o.nodes {
+		if e := o.drifts.Of(n.id); e.ScoredAt > 0 {
+			s.put("router_drift_score", e.Score, n.id)
+		}
 		for _, kind := range alarms {
 			s.count("router_engine_alarms_total", o.n.alarms[[2]string{n.id, kind}], n.id, kind)
 		}

@@ -19,6 +19,7 @@ func TestOwnCountersShow(t *testing.T) {
 		r.own.n.alarms[[2]string{"e0", alarmLateNotice}] = 4
 		r.own.n.alarms[[2]string{"e1", "lease_expired"}] = 5
 		r.own.n.holdStarts[[2]string{"e0", holdTimed}] = 6
+		r.own.n.retryDenials[classStream] = 8
 		r.own.n.holdEnds[[3]string{"e0", holdInference, "health"}] = 7
 	})
 	w := httptest.NewRecorder()
@@ -26,6 +27,7 @@ func TestOwnCountersShow(t *testing.T) {
 	for _, want := range []string{
 		`narwhal_router_handoff_refusals_total{iid="e0"} 1`, `narwhal_router_stripped_fields_total{field="kv_transfer_params"} 2`, "narwhal_router_stray_handoffs_total 3",
 		`narwhal_router_engine_alarms_total{alarm="lease_expired",iid="e1"} 5`, "narwhal_router_late_notifications_total 4",
+		`narwhal_router_retry_denials_total{cause="stream"} 8`,
 		`narwhal_engine_hold_starts_total{iid="e0",kind="timed"} 6`, `narwhal_engine_hold_ends_total{cause="health",iid="e0",kind="inference"} 7`,
 	} {
 		if !strings.Contains(w.Body.String(), want+"\n") {

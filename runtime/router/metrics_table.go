@@ -29,6 +29,7 @@ var MetricDifferences = []string{
 	"`narwhal_demand_evidence_risk_age_seconds`, `…_short_decode_engines` and `…_envelope_decode_engines` are absent until there is something to show, instead of 0.",
 	"`narwhal_demand_history_*` of the window `residency` stay 0: the controller reads what is resident from its snapshot. Cells are one second wide, so none overflows.",
 	"`narwhal_refused_total` knows `cause=\"aggregate_unpriced\"` and never counts it: every placement has a price.",
+	"`narwhal_retry_credits` is what the cause with least has left of the retry budget: each cause has its own. It starts at `serving.retry_budget` too.",
 	"HEAD is answered; the reference has 405.",
 }
 
@@ -68,9 +69,9 @@ decode_attempts_total c - Decode legs sent.
 retry_attempts_total c - Further attempts after a failed one.
 attempt_failures_total c phase,reason Failed attempts; a series begins with its first one.
 served_after_retry_total c - Requests completed by a further attempt.
-retry_credits_spent_total c - Retry credits used.
-retry_denied_total c - Retries refused for want of a credit.
-retry_credits g - Free retry credit.
+retry_credits_spent_total c - Retries that the budget paid for.
+retry_denied_total c - Retries that the budget refused.
+retry_credits g - Retries that may be sent now for the cause that has least of them left.
 decode_tokens_observed_total c - Output tokens, by the engines' count.
 upstream_seconds_total c phase Seconds of legs.
 http_retained g - Requests in the router.
@@ -185,6 +186,8 @@ router_heap_bytes g - Live and unswept heap objects.
 router_memory_bytes g - Memory that the Go runtime holds from the system.
 router_processors g - Processors that the runtime may use.
 router_handoff_refusals_total c iid Handoffs that failed their check, by their producer.
+router_retry_denials_total c cause Retries that the budget refused, by cause.
+router_drift_score g iid Token interval of the last drift window over the one of the profile; absent before the first.
 router_stripped_fields_total c field Client fields that no engine was given.
 router_stray_handoffs_total c - Handoffs that nobody read: their blocks stay until the lease ends.
 router_engine_alarms_total c iid,alarm What engines' own counters say went wrong although every answer was good.

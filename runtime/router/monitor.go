@@ -54,6 +54,9 @@ func (o *owner) tick() {
 	o.stage("rollover", &failed, func() { o.rollover(now) })
 	o.stage("telemetry", &failed, func() { o.watchFloor(now) })
 	p := o.view.Load()
+	if p.controls() {
+		o.stage("health", &failed, func() { o.watchDrift(now) })
+	}
 	if o.wave == "" && o.required == "" && !o.stopping && p.controls() {
 		o.stage("controller", &failed, func() { o.control(now) })
 	}

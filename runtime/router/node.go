@@ -31,6 +31,8 @@ type claim struct {
 	meet            engine.Rendezvous       // of p, for dialects whose legs run at once
 	prefilledAt     atomic.Pointer[float64] // end of the prefill leg that runs beside the decode leg
 	cut             context.CancelCauseFunc // ends the legs
+	watched         int64                   // tokens at the last look at drift
+	quiet           float64                 // seconds without one up to then
 }
 
 // node is one engine. Fields below clients belong to the owner.
@@ -54,9 +56,9 @@ type node struct {
 	known     bool // facts were read
 	misses    int  // of liveness sweeps
 	streak    map[string]int
-	verifying bool
-	switching bool  // its role, inside the engine
-	hold      *hold // nil = none
+	verifying string // kind of the probe that runs; "" = none
+	switching bool   // its role, inside the engine
+	hold      *hold  // nil = none
 
 	countAfter float64 // no count before this moment
 	countRest  float64
@@ -72,6 +74,8 @@ type node struct {
 	gap         float64 // of the last interval that had one
 	kappa       float64
 	touched     bool         // prefill or residency changed in the open interval
+	prefilled   bool         // a prefill began or ended here since the last look at drift
+	probation   bool         // it drifts: others are preferred
 	made        atomic.Int64 // tokens that the relay saw from this engine
 	tokens      int64        // made at the start of the interval
 	held        int          // KV tokens of handoffs that were not read yet, and of strays
@@ -84,7 +88,6 @@ type node struct {
 	checking    bool            // its identity is being asked after a foreign handoff
 	sources     map[string]bool // producers with whose KV it failed as a suspect; "" = none
 	accused     []*failure      // of decode legs that wait for what it says of itself
-	asked       string          // kind of the last probe
 	unproven    int             // sweeps in a row that could not verify its process
 	expected    *float64        // process start as another router has told it; nil = not told
 	released    *release        // rounds that let its peers drop their mappings; nil = it serves
@@ -105,7 +108,7 @@ func newNode(e fleet.Engine, row profile.Row, set *settings) (*node, error) {
 	if err != nil {
 		return nil, err
 	}
-	opt.Transport, opt.Direct = pool(4), nil
+	opt.Transport, opt.Direct = pool(set.probes()), nil
 	control, err := engine.NewClient(e.URL, opt)
 	if err != nil {
 		return nil, err

@@ -2,12 +2,12 @@ package router
 
 import (
 	"encoding/json"
-	"math/rand/v2"
 	"slices"
 	"sync/atomic"
 	"time"
 
 	"github.com/narwhal-fleet/narwhal/runtime/control"
+	"github.com/narwhal-fleet/narwhal/runtime/drift"
 	"github.com/narwhal-fleet/narwhal/runtime/journal"
 	"github.com/narwhal-fleet/narwhal/runtime/model"
 	"github.com/narwhal-fleet/narwhal/runtime/router/lease"
@@ -36,7 +36,9 @@ type owner struct {
 	last       *control.Decision
 	decisions  map[string]int
 	moves      map[string]int
-	credits    float64
+	budget     budget
+	drifts     drift.State
+	passAt     float64 // of the last look at drift
 	handoff    float64 // smoothed transfer delay, seconds
 	wave       string  // id of a fleet-wide hold; "" = none
 	required   string  // why the whole fleet must restart together; "" = it need not
@@ -93,7 +95,8 @@ type refusedFlip struct {
 
 func newOwner(set *settings, nodes []*node, start time.Time, run string) *owner {
 	o := &owner{set: set, start: start, run: run, nodes: nodes, ops: make(chan op), done: make(chan struct{}),
-		decisions: map[string]int{}, moves: map[string]int{}, credits: float64(set.Fleet.Serving.RetryBudget), n: newCounters()}
+		decisions: map[string]int{}, moves: map[string]int{}, n: newCounters(),
+		budget: newBudget(set.Fleet.Serving.RetryBudget, set.Fleet.Serving.RetryReplenish), drifts: drift.New(set.drift())}
 	o.ctl = control.New(set.control, 0)
 	o.publish()
 	return o
@@ -216,6 +219,9 @@ func (o *owner) snapshot(now float64) model.Snapshot {
 	o.views = slices.Grow(o.views[:0], len(o.nodes))[:len(o.nodes)]
 	for i, n := range o.nodes {
 		o.views[i] = n.viewAt(now)
+		if n.probation {
+			o.views[i].Penalty = o.set.Fleet.Recovery.Health.ProbationPenaltyS
+		}
 	}
 	return model.Snapshot{At: now, Params: o.set.params, Handoff: o.handoff, Engines: o.views}
 }
@@ -249,11 +255,6 @@ func (o *owner) place(r model.Request, first bool, now float64) (sched.Decision,
 		d = sched.Admit(&snap, &r, now, &o.scratch)
 	} else {
 		d = sched.Place(&snap, &r, now, &o.scratch)
-		if !d.Placed && len(r.AvoidPrefill) > 0 && len(r.AvoidDecode) > 0 {
-			// The producer is only suspect beside a failed decode: use it again before giving up.
-			r.AvoidPrefill = nil
-			d = sched.Place(&snap, &r, now, &o.scratch)
-		}
 	}
 	if !d.Placed {
 		return d, nil
@@ -266,7 +267,7 @@ func (o *owner) place(r model.Request, first bool, now float64) (sched.Decision,
 	l.blockSize, l.ttl = l.p.facts.blockSize, o.set.leaseOf(l.p)
 	l.p.prefilling = append(l.p.prefilling, l)
 	l.p.prefillFree = max(l.p.prefillFree, now) + l.own
-	l.p.touched = true
+	l.p.touched, l.p.prefilled = true, true
 	l.p.local++
 	l.d.pending[l] = struct{}{}
 	return d, l
@@ -280,7 +281,7 @@ func (o *owner) prefilled(l *claim, now float64, ok bool) {
 		return
 	}
 	l.p.prefilling = slices.Delete(l.p.prefilling, i, i+1)
-	l.p.touched = true
+	l.p.touched, l.p.prefilled = true, true
 	left := 0.0
 	for _, x := range l.p.prefilling {
 		left += x.own
@@ -304,33 +305,6 @@ func (o *owner) release(l *claim, now float64) {
 	delete(l.d.pending, l)
 	delete(l.d.decoding, l)
 	l.d.touched = true
-}
-
-// credit takes a retry credit if a whole one is free. After the death of an engine it costs
-// nothing: its requests fail together and no healthy engine is to blame.
-func (o *owner) credit(f *failure) bool {
-	if f.gone || f.free {
-		return true
-	}
-	if o.credits < 1 {
-		o.n.retryDenied++
-		return false
-	}
-	o.credits--
-	o.n.creditsSpent++
-	return true
-}
-
-func (o *owner) replenish() {
-	f := o.set.Fleet.Serving
-	o.credits = min(float64(f.RetryBudget), o.credits+f.RetryReplenish)
-}
-
-// backoff before a retry: uniform up to the capped exponential.
-func (s *settings) backoff(attempt int) time.Duration {
-	f := s.Fleet.Serving
-	limit := min(f.RetryCapS, f.RetryBaseS*float64(int(1)<<(attempt-1)))
-	return dur(rand.Float64() * limit)
 }
 
 func (o *owner) event(name string, at float64, fields map[string]any) {

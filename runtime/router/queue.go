@@ -59,15 +59,49 @@ func (o *owner) drop(w *waiter) bool {
 	return true
 }
 
-// takeSeat waits for a seat no longer than the queue's bound and the request's own deadline.
+// patience is how many seconds a request may wait for a seat: the queue's bound, and where late
+// requests are refused, no longer than the first-token budget lasts.
+func (q *request) patience(now float64) float64 {
+	limit := q.r.set.Fleet.Serving.QueueTimeoutS
+	if p := q.r.set.params; !p.Open {
+		limit = min(limit, p.Budget()-(now-q.row.Arrived))
+	}
+	return limit
+}
+
+// hopeless reports whether a newcomer would wait for a seat longer than it may.
+func (o *owner) hopeless(limit, now float64) bool {
+	if o.n.inflight < o.set.limit && len(o.queue.waiters) == 0 {
+		return false
+	}
+	return limit <= 0 || o.n.drain.wait(len(o.queue.waiters)+1, now) > limit
+}
+
+// seatless refuses a request that no seat comes free for in time, and tells when one will.
+func (o *owner) seatless() *failure {
+	return overloaded(model.ReasonQueueTimeout, journal.Expired, "no seat comes free within the time that the request may wait", o.n.drain.after(len(o.queue.waiters)+1))
+}
+
+// takeSeat waits for a seat no longer than its patience and the request's own deadline. It is
+// refused at once when that is known to be too short.
 func (q *request) takeSeat() *failure {
 	o := q.r.own
 	var w *waiter
-	if !o.do(func() { w = o.seatOrWait() }) {
+	var f *failure
+	start := o.now()
+	limit := q.patience(start)
+	if !o.do(func() {
+		if o.hopeless(limit, start) {
+			f = o.seatless()
+			return
+		}
+		w = o.seatOrWait()
+	}) {
 		return ended(errShutdown)
 	}
-	start := o.now()
-	f := q.await(w)
+	if f == nil {
+		f = q.await(w, dur(limit))
+	}
 	waited := o.now() - start
 	if w == nil {
 		waited = 0
@@ -77,12 +111,12 @@ func (q *request) takeSeat() *failure {
 	return f
 }
 
-func (q *request) await(w *waiter) *failure {
+func (q *request) await(w *waiter, limit time.Duration) *failure {
 	if w == nil {
 		return nil
 	}
 	o := q.r.own
-	late := time.NewTimer(dur(q.r.set.Fleet.Serving.QueueTimeoutS))
+	late := time.NewTimer(limit)
 	defer late.Stop()
 	select {
 	case <-w.handed:
@@ -90,15 +124,16 @@ func (q *request) await(w *waiter) *failure {
 	case <-late.C:
 	case <-q.ctx.Done():
 	}
-	dropped := false
-	if !o.do(func() { dropped = o.drop(w) }) {
+	var f *failure
+	if !o.do(func() {
+		if o.drop(w) {
+			f = o.seatless()
+		}
+	}) {
 		return ended(errShutdown)
 	}
-	if !dropped {
-		return nil // the seat came in this very moment
-	}
-	if cause := context.Cause(q.ctx); cause != nil {
+	if cause := context.Cause(q.ctx); f != nil && cause != nil {
 		return ended(cause)
 	}
-	return &failure{status: 504, typ: "queue_expired", message: "queue deadline expired", terminal: journal.Expired, reason: model.ReasonQueueTimeout}
+	return f // nil when the seat came in this very moment
 }

@@ -5,6 +5,9 @@ import (
 	"sync"
 	"testing"
 	"time"
+
+	"github.com/narwhal-fleet/narwhal/runtime/journal"
+	"github.com/narwhal-fleet/narwhal/runtime/model"
 )
 
 // With a queue, requests over the limit wait in order for a seat instead of being refused.
@@ -36,6 +39,45 @@ func TestAdmissionQueue(t *testing.T) {
 	}
 }
 
+// A wait that is too long is answered 429 with the time until a seat, before it where that is
+// known: by how seats came free lately, or by the first-token budget.
+func TestRow11QueueAnswersWhenItKnows(t *testing.T) {
+	for name, c := range map[string]struct {
+		timeout, budget float64
+		ends            int // of other requests, one each half second
+		least, most     float64
+		after           string
+	}{
+		"at the bound":        {timeout: 0.3, budget: 60, least: 0.3, most: 3, after: "1"},
+		"budget gone":         {timeout: 30, budget: 0.3, least: 0.3, most: 3, after: "1"},
+		"known beforehand":    {timeout: 0.3, budget: 60, ends: 10, most: 0.25, after: "1"},
+		"soon enough by that": {timeout: 0.9, budget: 60, ends: 10, least: 0.9, most: 4, after: "1"},
+	} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			b := startBed(t, 1, 1, quick(), func(cfg *Config) {
+				cfg.MaxConcurrent, cfg.Fleet.Serving.QueueCapacity = 1, 4
+				cfg.Fleet.Serving.QueueTimeoutS, cfg.Fleet.SLO.TTFTS = c.timeout, c.budget
+			})
+			o := b.router.own
+			o.do(func() {
+				o.seatOrWait()
+				for i := range c.ends {
+					o.n.drain.ended(o.now() - float64(c.ends-i)/2)
+				}
+			})
+			a := b.complete(map[string]any{"prompt": "x", "max_tokens": 2})
+			row := b.rows()[0]
+			if a.status != 429 || a.header.Get("Retry-After") != c.after || row.Terminal != journal.Expired || *row.Reason != model.ReasonQueueTimeout {
+				t.Errorf("%d %v %s: %s", a.status, a.header, a.body, row.Terminal)
+			}
+			if row.Duration < c.least || row.Duration > c.most {
+				t.Errorf("answered after %v s", row.Duration)
+			}
+		})
+	}
+}
+
 // A waiter's time is up, its client leaves, or the seat comes: nothing of it stays behind.
 func TestQueueWaitsEnd(t *testing.T) {
 	b := startBed(t, 1, 1, quick(), func(c *Config) {
@@ -46,7 +88,7 @@ func TestQueueWaitsEnd(t *testing.T) {
 	if held != nil {
 		t.Fatal("no seat")
 	}
-	if a := b.complete(map[string]any{"prompt": "x", "max_tokens": 2}); a.status != 504 || !strings.Contains(a.body, `"type":"queue_expired"`) {
+	if a := b.complete(map[string]any{"prompt": "x", "max_tokens": 2}); a.status != 429 || !strings.Contains(a.body, `"type":"server_overloaded_error"`) {
 		t.Errorf("%d %s", a.status, a.body)
 	}
 	var first, second *waiter

@@ -50,7 +50,7 @@ func TestReleaseRoundsFollowTheClock(t *testing.T) {
 }
 
 // reads words what is due.
-func reads(due []read) (list []string) {
+func readsOf(due []read) (list []string) {
 	for _, x := range due {
 		list = append(list, fmt.Sprintf("%s reads %s for %s", x.consumer.id, x.producer.id, x.stopped.id))
 	}
@@ -65,7 +65,7 @@ func TestReleasesThatAreDue(t *testing.T) {
 	o.do(func() {
 		step := func(at float64, want ...string) []read {
 			due := o.releases(at)
-			if got := reads(due); !slices.Equal(got, want) {
+			if got := readsOf(due); !slices.Equal(got, want) {
 				t.Errorf("at %v: %q, want %q", at, got, want)
 			}
 			return due

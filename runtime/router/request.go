@@ -10,6 +10,7 @@ import (
 	"net"
 	"net/http"
 	"os"
+	"slices"
 	"strings"
 	"time"
 
@@ -41,13 +42,14 @@ type request struct {
 	charged      bool
 	claim        *claim  // of the attempt in progress; end or the next attempt releases it
 	untie        func()  // from the producer's end
-	credit       bool    // a retry credit is reserved and not used yet
+	credit       grant   // a retry that is granted and not sent yet
 	sized        bool    // the controller knows of the arrival
 	longest      int     // exact length of the prompt, or of the longest of several; 0 = unknown
 	answered     bool    // the decode engine gave a whole answer
 	handoffDelay float64 // prefill's end to the first token elsewhere; 0 = not seen
 	badP         []string
 	badD         []string
+	suspects     []string // producers beside a failed decode: used again before giving up
 
 	prefillEnd, firstToken, lastToken float64 // router clock; 0 = not reached
 	usage                             *usage
@@ -284,7 +286,7 @@ func (q *request) enter(o *owner) *failure {
 	return q.chargeTokens(o)
 }
 
-// run makes one attempt, and at most one more.
+// run makes attempts until one is whole, up to serving.max_attempts before the first output.
 func (q *request) run() *failure {
 	var before *failure
 	for attempt := 1; ; attempt++ {
@@ -373,22 +375,9 @@ func (q *request) mayRetry(f *failure, attempt int) (time.Duration, string) {
 	case attempt >= q.r.set.attempts:
 		return 0, attemptLimit
 	}
-	wait := q.r.set.backoff(attempt)
-	if f.gone || f.free {
-		wait = 0 // nothing of the engine is left that could recover meanwhile
-	}
-	if q.r.own.now()+wait.Seconds() >= q.row.Arrived+q.r.set.requestTimeout.Seconds() {
-		return 0, noTime
-	}
-	granted := false
-	q.r.own.do(func() {
-		granted = q.r.own.credit(f)
-		q.credit = granted && !f.gone && !f.free
-	})
-	if !granted {
-		return 0, noSharedBudget
-	}
-	return wait, retryAllowed
+	wait, why := time.Duration(0), noSharedBudget
+	q.r.own.do(func() { wait, why = q.r.own.retry(q, f, attempt) })
+	return wait, why
 }
 
 // exclude keeps the next attempt off the engines that the failure points at.
@@ -406,7 +395,7 @@ func (q *request) exclude(f *failure) {
 	q.badP, q.badD = append(q.badP, f.engineID), append(q.badD, f.engineID)
 	// Of a refused connection the producer is innocent; otherwise it may be the transfer.
 	if f.class != classConnection && q.row.Prefill != nil {
-		q.badP = append(q.badP, *q.row.Prefill)
+		q.suspects = append(q.suspects, *q.row.Prefill)
 	}
 }
 
@@ -442,13 +431,20 @@ func (q *request) place(attempt int, unsplit bool) (*claim, *failure) {
 		if f = q.enter(o); f != nil {
 			return
 		}
-		r := model.Request{ID: q.row.RID, Arrived: q.row.Arrived, Input: q.input, Expected: q.expect, Unsplit: unsplit, AvoidPrefill: q.badP, AvoidDecode: q.badD}
+		r := model.Request{ID: q.row.RID, Arrived: q.row.Arrived, Input: q.input, Expected: q.expect, Unsplit: unsplit, AvoidPrefill: slices.Concat(q.badP, q.suspects), AvoidDecode: q.badD}
 		d, q.claim = o.place(r, attempt == 1, o.now())
+		if q.claim == nil && len(q.suspects) > 0 {
+			r.AvoidPrefill = q.badP
+			d, q.claim = o.place(r, false, o.now())
+		}
 		if o.journal != nil {
 			d = d.Keep()
 		}
 		if q.claim != nil {
-			q.credit = false
+			q.credit = grant{}
+			if attempt == 1 {
+				o.budget.sent(o.now())
+			}
 			if d.Split() {
 				o.n.prefillAttempts++
 			}

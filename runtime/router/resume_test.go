@@ -8,9 +8,9 @@ import (
 	"github.com/narwhal-fleet/narwhal/runtime/engine/simulated"
 )
 
-// A greedy stream whose engine dies goes on word for word on another one; the client sees one
-// answer with one id and the usage of the whole.
-func TestStreamsAreContinued(t *testing.T) {
+// A greedy stream whose engine dies goes on word for word on another one where that is asked
+// for; the client sees one answer with one id and the usage of the whole.
+func TestRow32StreamsAreContinued(t *testing.T) {
 	b := startBed(t, 1, 3, quick(), func(c *Config) { c.Continue = true })
 	for path, body := range map[string]map[string]any{
 		"/v1/completions":      {"prompt": "whale song in the deep", "max_tokens": 20, "temperature": 0},

@@ -52,6 +52,7 @@ func New(c Config) (*Router, error) {
 	if _, ok := r.dialect.(engine.Switcher); ok {
 		r.set.switcher = func(n *node, m control.Move) { r.background.Go(func() { r.switchRole(n, m) }) }
 	}
+	r.set.checkPace = func(n *node) { r.background.Go(func() { r.checkPace(n) }) }
 	var nodes []*node
 	for _, e := range c.Fleet.Engines {
 		row, _ := c.Profiles.Row(e.IID)

@@ -90,7 +90,7 @@ func (o *owner) state(seen seen) state {
 		Outcomes: object{"failed": copied(n.failed), "rejected": copied(n.rejected), "expired": copied(n.expired), "refused": copied(n.refused)},
 		Serving:  o.servingState(), Load: o.loads(), FirstToken: f.Engine.FirstTokenTimeoutS,
 		HA:        o.haState(),
-		HTTPPools: object{"data_connections": o.set.limit, "control_connections": 4 * len(o.nodes), "pool_timeout_s": f.Engine.PoolTimeoutS},
+		HTTPPools: object{"data_connections": o.set.limit, "control_connections": o.set.probes() * len(o.nodes), "pool_timeout_s": f.Engine.PoolTimeoutS},
 		Thresholds: object{"expand": o.set.control.Expand, "shrink": o.set.control.Shrink, "cooldown_s": o.set.control.Cooldown,
 			"sustained_intervals": o.set.control.Sustained, "dwell_s": o.set.control.Dwell, "panic_ratio": f.Controller.Thresholds.PanicRatio},
 		SLO:         object{"ttft_s": o.set.params.TTFT, "tpot_s": o.set.params.TPOT},

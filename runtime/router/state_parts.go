@@ -55,7 +55,7 @@ func (o *owner) servingState() object {
 	}
 	return object{"http_retained": n.retained, "http_retained_limit": o.set.most(), "http_retained_high_water": n.retainedHigh,
 		"prefill_attempts": n.prefillAttempts, "decode_attempts": n.decodeAttempts, "retry_attempts": n.retryAttempts,
-		"retry_credits": o.credits, "retry_credits_spent": n.creditsSpent, "retry_denied": n.retryDenied, "served_after_retry": n.servedAfterRetry,
+		"retry_credits": o.budget.least(o.now()), "retry_credits_spent": n.creditsSpent, "retry_denied": n.retryDenied, "served_after_retry": n.servedAfterRetry,
 		"attempt_failures": failures, "decode_tokens_observed": n.tokens,
 		"upstream_seconds": phases[float64]{"prefill": n.prefillSeconds, "decode": n.decodeSeconds}}
 }
@@ -68,8 +68,8 @@ func (o *owner) breakerState() object {
 			m[c] = n.streak[c]
 		}
 		failures[n.id] = m
-		if n.verifying {
-			verifying = append(verifying, object{"iid": n.id, "kind": cmp.Or(n.asked, probeHealth)})
+		if n.verifying != "" {
+			verifying = append(verifying, object{"iid": n.id, "kind": n.verifying})
 		}
 	}
 	return object{"failures": failures, "verifying": verifying,

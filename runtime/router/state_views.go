@@ -11,9 +11,7 @@ import (
 	"github.com/narwhal-fleet/narwhal/runtime/model"
 )
 
-// The views of this file are what state and metrics both show. Where this router has no
-// such part (drift windows), its view is the one that the contract gives to a router
-// without it.
+// The views of this file are what state and metrics both show.
 
 // waiting is the queue.
 type waiting struct{ queued, capacity, highWater, prefill, decode int }
@@ -22,14 +20,21 @@ func (o *owner) waiting() waiting {
 	return waiting{queued: len(o.queue.waiters), capacity: o.set.Fleet.Serving.QueueCapacity, highWater: o.queue.highWater}
 }
 
-// drift is an engine's drift windows.
-type drift struct {
+// driftView is an engine's drift windows.
+type driftView struct {
 	scored, undersampled, pauses int
 	paused, probation            bool
 	lastScored                   *float64 // router clock
 }
 
-func (o *owner) drift(*node) drift { return drift{} }
+func (o *owner) drift(n *node) driftView {
+	e := o.drifts.Of(n.id)
+	v := driftView{scored: e.Scored, undersampled: e.Undersampled, pauses: e.Pauses, paused: e.Paused, probation: e.Probation}
+	if e.ScoredAt > 0 {
+		v.lastScored = ptr(e.ScoredAt)
+	}
+	return v
+}
 
 // held lists the kinds of an engine's holds.
 func (o *owner) held(n *node) []string {

@@ -184,7 +184,7 @@ func (r *Router) verifyInference(n *node) {
 	}
 	r.own.do(func() {
 		o := r.own
-		n.verifying = false
+		n.verifying = ""
 		switch {
 		case outcome == outcomePassed:
 			o.unhold(n, endVerification)
@@ -201,8 +201,8 @@ func (r *Router) verifyInference(n *node) {
 func (r *Router) suspects() (list []*node) {
 	r.own.do(func() {
 		for _, n := range r.own.nodes {
-			if n.ejected == "" && n.hold != nil && n.hold.kind == holdInference && !n.verifying {
-				n.verifying = true
+			if n.ejected == "" && n.hold != nil && n.hold.kind == holdInference && n.verifying == "" {
+				n.verifying = probeInference
 				list = append(list, n)
 			}
 		}

@@ -76,7 +76,7 @@ func TestSuspectsPathsAreRetested(t *testing.T) {
 			b.router.interrogate(n, probeInference)
 			b.heard()
 			o.do(func() {
-				if n.ejected != c.cause || (n.hold != nil) != c.held || len(n.sources) > 0 != (c.held || c.cause != "") || n.verifying {
+				if n.ejected != c.cause || (n.hold != nil) != c.held || len(n.sources) > 0 != (c.held || c.cause != "") || n.verifying != "" {
 					t.Errorf("ejected %q, hold %v, sources %v", n.ejected, n.hold, n.sources)
 				}
 				if p0 := o.node("p0"); c.held && p0.streak[classInference]+p0.streak[classHandoff] != 1 {

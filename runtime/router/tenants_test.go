@@ -37,7 +37,8 @@ func (b *testbed) as(key string, body any) answer {
 	return send(b.t, q)
 }
 
-func TestTenants(t *testing.T) {
+// Each key has its own limits, and without a file of tenants nobody needs one.
+func TestRow33TenantsHaveLimits(t *testing.T) {
 	dir := t.TempDir()
 	b := startBed(t, 1, 1, quick(), func(c *Config) {
 		c.Access.Tenants = tenantsFile(t, dir, "")
@@ -87,7 +88,8 @@ func TestTenants(t *testing.T) {
 	}
 }
 
-func TestControlRoutesAreGuarded(t *testing.T) {
+// Drains and readmissions need the control's token where there is one.
+func TestRow22ControlRoutesAreGuarded(t *testing.T) {
 	b := startBed(t, 1, 2, quick(), func(c *Config) { c.Access.Control = fleet.NewSecret("the-control-token-of-this-test") })
 	drain := func(key string) int {
 		q, err := http.NewRequestWithContext(limit(t), http.MethodPost, b.url+"/narwhal/lifecycle/drain", strings.NewReader(`{"engines":["d1"]}`))

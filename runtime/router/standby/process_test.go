@@ -179,8 +179,9 @@ func (w *waiting) check(t *testing.T, k *lease.Keeper, ended <-chan error) {
 	}
 }
 
-// TestKilledProcess kills a real primary with SIGKILL and measures until the standby opens.
-func TestKilledProcess(t *testing.T) {
+// TestRow19KilledProcess kills a real primary with SIGKILL and measures until the standby opens:
+// the reference takes 4.7 s.
+func TestRow19KilledProcess(t *testing.T) {
 	path := filepath.Join(t.TempDir(), "lease.json")
 	primary, base := startPrimary(t, path)
 	w, ended := follow(t, path, base, usual)
@@ -191,7 +192,7 @@ func TestKilledProcess(t *testing.T) {
 	k := <-w.opened
 	gap := time.Since(killed)
 	t.Logf("opened %v after the kill", gap)
-	if gap > lease.DefaultTTL {
+	if gap > 2*time.Second {
 		t.Errorf("the gap is %v", gap)
 	}
 	w.check(t, k, ended)

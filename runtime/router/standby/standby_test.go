@@ -107,8 +107,8 @@ func TestMisses(t *testing.T) {
 	})
 }
 
-// TestDegradedPrimary stops renewing: §19 row 20.
-func TestDegradedPrimary(t *testing.T) {
+// TestRow20DegradedPrimary stops renewing, so that its standby may claim.
+func TestRow20DegradedPrimary(t *testing.T) {
 	inBubble(t, nil, func(w *world) {
 		w.control.Store(false)
 		w.stopRenewing()
