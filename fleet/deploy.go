@@ -139,6 +139,9 @@ type Router struct {
 	HTTP    RouterHTTP    `json:"http"`
 	Lease   RouterLease   `json:"lease"`
 	Journal RouterJournal `json:"journal"`
+	// LendFrom is the share of slo.ttft_s that a prefill must wait for decode engines to take it
+	// where their residents can bear it; 0 = never.
+	LendFrom float64 `json:"lend_from"`
 }
 
 // Standby places a warm standby.

@@ -14,6 +14,7 @@ const (
 	DefaultLeaseMargin   = time.Second
 	DefaultRotateBytes   = 256 << 20
 	DefaultKeep          = 0 // all
+	DefaultLendFrom      = 0.1
 )
 
 // RouterHTTP is how the router meets its clients. Paths are on the router's host.

@@ -104,6 +104,9 @@ func TestRouterDefaults(t *testing.T) {
 	if diff := cmp.Diff(fleet.RouterLease{TTL: fleet.Duration(fleet.DefaultLeaseTTL), Renew: fleet.Duration(fleet.DefaultLeaseRenew), Margin: fleet.Duration(fleet.DefaultLeaseMargin)}, r.Lease); diff != "" || r.Lease.On() {
 		t.Error(diff)
 	}
+	if r.LendFrom != fleet.DefaultLendFrom {
+		t.Errorf("lend_from is %v", r.LendFrom)
+	}
 	if diff := cmp.Diff(fleet.RouterJournal{RotateBytes: fleet.DefaultRotateBytes, Keep: fleet.DefaultKeep}, r.Journal); diff != "" {
 		t.Error(diff)
 	}

@@ -40,6 +40,7 @@ var ranges = []limits{
 	{"lame-duck", 0, 3600, "s", ""},
 	{"idle-timeout", shortly, day, "s", ""},
 	{"header-timeout", shortly, 3600, "s", ""},
+	{"lend-from", 0, 1, "", "0.1 counts; 0 = never"},
 	{"max-header-bytes", 1024, 16 << 20, "bytes", ""},
 	{"journal-max-mb", 0, 1 << 20, "MB", "256 MB count; 0 = a file never ends by its size"},
 	{"journal-max-age", 0, 3650 * day, "s", "no file ends by its age; so with 0"},

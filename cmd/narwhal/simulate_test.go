@@ -6,6 +6,7 @@ import (
 	"github.com/google/go-cmp/cmp"
 	"github.com/google/go-cmp/cmp/cmpopts"
 
+	"github.com/narwhal-fleet/narwhal/fleet"
 	"github.com/narwhal-fleet/narwhal/runtime/control"
 	"github.com/narwhal-fleet/narwhal/runtime/model"
 	"github.com/narwhal-fleet/narwhal/runtime/simulate"
@@ -22,12 +23,12 @@ func TestSimulationDefaultsAreTheSchemas(t *testing.T) {
 	h, r, s := f.Controller.Thresholds, f.Controller.Reactive, f.Serving
 	want := simulate.Config{
 		Slow:   1,
-		Params: model.Params{TTFT: f.SLO.TTFTS, TPOT: f.SLO.TPOTS, Margin: s.AdmissionMargin, Open: s.Admission == "open"},
+		Params: model.Params{TTFT: f.SLO.TTFTS, TPOT: f.SLO.TPOTS, Margin: s.AdmissionMargin, Open: s.Admission == "open", Lend: fleet.DefaultLendFrom},
 		Control: control.Params{TTFT: f.SLO.TTFTS, TPOT: f.SLO.TPOTS, MinPrefill: max(1, f.Controller.MinPrefill),
 			MinDecode: max(1, f.Controller.MinDecode), Advisory: f.Controller.Advisory, Expand: h.Expand, Shrink: h.Shrink,
 			Cooldown: h.CooldownS, Dwell: h.DwellS, Sustained: h.SustainedIntervals, ResidentGuard: h.FlipResidentGuard,
 			Window: r.WindowS, Step: r.StepS, Confirmations: r.Confirmations, Utilization: r.Utilization, MinArrivals: r.MinArrivals,
-			DemandFloor: r.DemandFloor, Margin: r.MovementMargin, EvidenceSpan: r.EvidenceSpanS},
+			DemandFloor: r.DemandFloor, Margin: r.MovementMargin, EvidenceSpan: r.EvidenceSpanS, Lends: true},
 		Correction: simulate.Correction{Alpha: r.DecodeCorrectionAlpha, Min: r.DecodeCorrectionMin, Max: r.DecodeCorrectionMax, MinSamples: r.DecodeCorrectionMinSamples},
 		Interval:   f.Controller.MonitorIntervalS,
 		Inflight:   s.MaxConnections,

@@ -31,6 +31,9 @@ func options(r fleet.Router) (argv []string) {
 	if h.ContinueStreams {
 		argv = append(argv, "--continue-streams")
 	}
+	if r.LendFrom != fleet.DefaultLendFrom {
+		text("--lend-from", strconv.FormatFloat(r.LendFrom, 'g', -1, 64))
+	}
 	text("--tenants", filePath(h.Tenants))
 	text("--control-token", string(h.ControlToken))
 	text("--lease-path", l.Path)

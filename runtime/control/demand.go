@@ -13,6 +13,7 @@ type Demand struct {
 	Prefill  float64 `json:"prefill_engines"`
 	Decode   float64 `json:"decode_engines"`
 	Complete bool    `json:"complete"`
+	Context  float64 `json:"context_tokens"` // of a resident, in the middle of its answer
 }
 
 func (s State) width() float64 { return min(1, s.Params.Step, max(s.Params.EvidenceSpan, 1e-3)) }
@@ -62,16 +63,17 @@ func (s State) demand(engines []model.EngineView, now, horizon float64) Demand {
 	if sum.N == 0 {
 		return d
 	}
+	d.Context = (sum.OutIn + sum.OutQ/2) / math.Max(1, sum.Out)
 	profiled := 0.0
 	perSecond := 0.0 // tokens/s of one decode engine at the mean context
-	context := (sum.OutIn + sum.OutQ/2) / math.Max(1, sum.Out)
+	context := d.Context
 	for i := range engines {
 		c := &engines[i].Curve
 		if !engines[i].Live || !c.Measured() {
 			continue
 		}
 		profiled++
-		d.Prefill += (c.A*sum.InSq + c.B*sum.In + c.C*sum.N) / span
+		d.Prefill += engines[i].PrefillKappa() * (c.A*sum.InSq + c.B*sum.In + c.C*sum.N) / span
 		if g, j := c.Batch(context, s.Params.TPOT/engines[i].Kappa()); g > 0 {
 			perSecond += float64(g) / (j * engines[i].Kappa())
 		}

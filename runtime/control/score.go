@@ -22,6 +22,7 @@ type load struct {
 	backlog      float64 // prefill seconds not done yet
 	requests, kv float64 // decode residents
 	interval     func(r, k float64) float64
+	curves       []model.EngineView
 }
 
 func measure(engines []model.EngineView, now float64) load {
@@ -44,6 +45,7 @@ func measure(engines []model.EngineView, now float64) load {
 			curves = append(curves, e)
 		}
 	}
+	l.curves = curves
 	l.interval = func(r, k float64) float64 {
 		sum := 0.0
 		for _, e := range curves {
@@ -73,6 +75,12 @@ func score(par Params, l load, dem Demand, p, d int) Score {
 		} else {
 			resident = math.Max(0, j-f) / (par.TPOT - f)
 		}
+	}
+	if par.Lends {
+		pre, dec := l.lent(par, dem, fp, fd)
+		s.TTFT, s.TPOT = Ratio(pre), Ratio(dec)
+		s.Objective = max(s.TTFT, s.TPOT)
+		return s
 	}
 	s.TPOT = Ratio(math.Max(dem.Decode/(fd*par.Utilization), resident))
 	s.Objective = max(s.TTFT, s.TPOT)

@@ -22,6 +22,7 @@ type Params struct {
 	DemandFloor   float64 // engines of work below which nothing moves
 	Margin        float64 // least gain of a move
 	EvidenceSpan  float64 // history that a consolidation needs
+	Lends         bool    // decode engines take prefills that their residents can bear
 }
 
 // Event is what happened: Arrival, Outcome or Tick.

@@ -33,6 +33,9 @@ type Params struct {
 	Margin float64 `json:"margin"` // share of TTFT that a price may exceed it by
 	// Open records prices and refuses nobody for being late.
 	Open bool `json:"open"`
+	// Lend is the share of TTFT from which decode engines take prefills that their residents
+	// can bear; 0 = they never do.
+	Lend float64 `json:"lend,omitempty"`
 	// FixedRoles means that a role is a state of the engine: no engine stands in for the other role.
 	FixedRoles bool `json:"fixed_roles,omitempty"`
 }
@@ -70,6 +73,8 @@ type EngineView struct {
 	DecodeSeats int `json:"decode_seats,omitempty"`
 	// Correction is observed over predicted token gap; 0 counts as 1.
 	Correction float64 `json:"correction,omitempty"`
+	// PrefillCorrection is observed over predicted prefill time; 0 counts as 1.
+	PrefillCorrection float64 `json:"prefill_correction,omitempty"`
 	// Gap is the observed mean token gap of the last closed interval; 0 = none.
 	Gap float64 `json:"gap_s,omitempty"`
 	// RoleSince is when the engine got its role.
@@ -78,11 +83,14 @@ type EngineView struct {
 	Penalty float64 `json:"penalty,omitempty"`
 }
 
-// Later projects what the residents of an engine take at a later moment.
+// Later projects what the residents of an engine take, and what they can bear.
 type Later interface {
 	// Occupied returns seats and KV tokens in use at a moment, with interval seconds
 	// between tokens: who has not started by then, or has ended, takes none.
 	Occupied(now, at, interval float64) (requests, tokens int)
+	// Slack returns the seconds that the engine may stand still from now on, beyond the prefill
+	// work it has, before the first of its residents breaks its promise.
+	Slack(now float64, p *Params) float64
 }
 
 // Resident is one request that holds, or will hold, a decode seat.
@@ -128,6 +136,19 @@ func (e *EngineView) Kappa() float64 {
 		return 1
 	}
 	return e.Correction
+}
+
+// Prefill returns the seconds that a prompt of n tokens is expected to take alone.
+func (e *EngineView) Prefill(n int) float64 {
+	return float64(e.PrefillKappa() * e.Curve.Prefill(n))
+}
+
+// PrefillKappa returns the prefill correction.
+func (e *EngineView) PrefillKappa() float64 {
+	if e.PrefillCorrection <= 0 {
+		return 1
+	}
+	return e.PrefillCorrection
 }
 
 // Snapshot is the fleet at one moment. Engines keep the order of the fleet document.

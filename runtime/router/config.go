@@ -46,6 +46,9 @@ type Config struct {
 	Holder    string // of the lease, reported only
 	Release   string // of this binary, for the journal
 	HTTP      HTTP
+	// LendFrom is the share of slo.ttft_s that a prefill must wait for decode engines to take it
+	// where their residents can bear it; 0 = never. Pinned engines and SGLang's take none.
+	LendFrom float64
 	// Continue lets greedy streams whose engine died go on exactly on another one.
 	Continue bool
 	HA       HA
@@ -213,7 +216,8 @@ func derive(c Config) settings {
 	c.HTTP = c.HTTP.filled()
 	d, _ := dialectOf(f.Engine.Backend) // Check has judged it
 	s := settings{Config: c, dialect: d, limit: c.MaxConcurrent, key: c.EngineKey,
-		params:         model.Params{TTFT: f.SLO.TTFTS, TPOT: f.SLO.TPOTS, Margin: f.Serving.AdmissionMargin, Open: f.Serving.Admission == "open", FixedRoles: d.Concurrent()},
+		params: model.Params{TTFT: f.SLO.TTFTS, TPOT: f.SLO.TPOTS, Margin: f.Serving.AdmissionMargin, Open: f.Serving.Admission == "open", FixedRoles: d.Concurrent(),
+			Lend: c.LendFrom},
 		attempts:       max(1, f.Serving.MaxAttempts),
 		requestTimeout: dur(f.Serving.RequestTimeoutS), prefillTimeout: dur(f.Serving.PrefillTimeoutS),
 		firstToken: dur(f.Engine.FirstTokenTimeoutS), gap: dur(f.Engine.DecodeReadTimeoutS), health: dur(f.Engine.HealthTimeoutS),
@@ -229,7 +233,7 @@ func derive(c Config) settings {
 		MinPrefill: max(1, f.Controller.MinPrefill), MinDecode: max(1, f.Controller.MinDecode), Advisory: f.Controller.Advisory,
 		Expand: t.Expand, Shrink: t.Shrink, Cooldown: t.CooldownS, Dwell: t.DwellS, Sustained: t.SustainedIntervals, ResidentGuard: t.FlipResidentGuard,
 		Window: r.WindowS, Step: r.StepS, Confirmations: r.Confirmations, Utilization: r.Utilization, MinArrivals: r.MinArrivals,
-		DemandFloor: r.DemandFloor, Margin: r.MovementMargin, EvidenceSpan: r.EvidenceSpanS}
+		DemandFloor: r.DemandFloor, Margin: r.MovementMargin, EvidenceSpan: r.EvidenceSpanS, Lends: c.LendFrom > 0 && !d.Concurrent()}
 	return s
 }
 

@@ -80,10 +80,10 @@ controller.reactive.evidence_span_s s - - History that a consolidation, or a mov
 controller.reactive.evidence_max_span_s s - nobody Bounds what state shows; no decision rests on it. At most window_s.
 controller.reactive.evidence_min_arrivals requests - nobody Closes the evidence that state shows; no decision rests on it.
 controller.reactive.demand_rise_tolerance share - nobody No decision compares demands by it.
-controller.reactive.decode_correction_min share - - Least correction of an engine's decode curve by what it does.
+controller.reactive.decode_correction_min share - - Least correction of an engine's curves by what it does.
 controller.reactive.decode_correction_max share - - Largest one; at least decode_correction_min.
-controller.reactive.decode_correction_alpha share - - Weight of the newest interval in it.
-controller.reactive.decode_correction_min_samples tokens - - Tokens in an interval below which it does not count.
+controller.reactive.decode_correction_alpha share - - Weight of one interval of full work in it.
+controller.reactive.decode_correction_min_samples tokens - - Tokens in an interval below which the decode curve's correction stays.
 serving.admission - - - With predictive a request that would miss its targets is refused; with open its price is noted and nobody is refused for it.
 serving.admission_margin share - - Share by which a price may exceed slo.ttft_s.
 serving.max_connections requests --max-concurrent - Requests that have a seat at once, and connections to one engine.

@@ -32,6 +32,8 @@ func (o *owner) ownSeries(s *series) {
 	}
 	late := 0
 	for _, n := range o.nodes {
+		s.put("router_engine_correction", n.prefillKappa, n.id, "prefill")
+		s.put("router_engine_correction", n.kappa, n.id, "decode")
 		if e := o.drifts.Of(n.id); e.ScoredAt > 0 {
 			s.put("router_drift_score", e.Score, n.id)
 		}

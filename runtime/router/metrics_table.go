@@ -171,6 +171,7 @@ attainment_evidence_pruned_total c kind What left the window; begins with the fi
 
 const ownTable = `
 router_journal_rows_written_total c - Lines in the journal, meta lines and events included.
+router_engine_correction g iid,phase What the engine's work takes over what its profile says: prefill time, and time between tokens. Prices are corrected by it.
 router_journal_rows_dropped_total c - Lines that were lost.
 router_journal_bytes_total c - Bytes written to the journal.
 router_journal_queue_rows g - Lines that wait for the disk.

@@ -66,11 +66,12 @@ func (o *owner) tick() {
 func (o *owner) rollover(now float64) {
 	r := o.set.Fleet.Controller.Reactive
 	for _, n := range o.nodes {
-		n.rollGap(o.set.interval.Seconds(), r.DecodeCorrectionAlpha, r.DecodeCorrectionMin, r.DecodeCorrectionMax, r.DecodeCorrectionMinSamples)
+		n.rollGap(now, o.set.interval.Seconds(), o.memory(), r.DecodeCorrectionMin, r.DecodeCorrectionMax, r.DecodeCorrectionMinSamples)
 		n.closeDrains(now)
 		n.settleStrays(now)
 		o.settleDrain(n, now)
 	}
+	o.presume()
 	o.settleHolds(now)
 }
 

@@ -31,6 +31,8 @@ type claim struct {
 	meet            engine.Rendezvous       // of p, for dialects whose legs run at once
 	prefilledAt     atomic.Pointer[float64] // end of the prefill leg that runs beside the decode leg
 	cut             context.CancelCauseFunc // ends the legs
+	arrived         float64                 // the request
+	firstAt         atomic.Pointer[float64] // its first token from d
 	watched         int64                   // tokens at the last look at drift
 	quiet           float64                 // seconds without one up to then
 }
@@ -68,29 +70,34 @@ type node struct {
 	pending     map[*claim]struct{}
 	decoding    map[*claim]struct{}
 
-	ratios      [64]float64 // observed over predicted prefill, a ring
-	ratioN      int
-	risk        float64
-	gap         float64 // of the last interval that had one
-	kappa       float64
-	touched     bool         // prefill or residency changed in the open interval
-	prefilled   bool         // a prefill began or ended here since the last look at drift
-	probation   bool         // it drifts: others are preferred
-	made        atomic.Int64 // tokens that the relay saw from this engine
-	tokens      int64        // made at the start of the interval
-	held        int          // KV tokens of handoffs that were not read yet, and of strays
-	outstanding int          // handoffs made and not settled
-	strays      []stray
-	counters    *engine.State   // of the last scrape; nil = none
-	local       int             // prefills given to it since that scrape, probes apart
-	probed      atomic.Int64    // those of probes
-	incarnation string          // engine id of its handoffs; "" = not seen since it was examined
-	checking    bool            // its identity is being asked after a foreign handoff
-	sources     map[string]bool // producers with whose KV it failed as a suspect; "" = none
-	accused     []*failure      // of decode legs that wait for what it says of itself
-	unproven    int             // sweeps in a row that could not verify its process
-	expected    *float64        // process start as another router has told it; nil = not told
-	released    *release        // rounds that let its peers drop their mappings; nil = it serves
+	ratios       [64]float64 // observed over predicted prefill, a ring
+	ratioN       int
+	risk         float64
+	gap          float64 // of the last interval that had one
+	kappa        float64
+	settledAt    float64       // until when decoding is accounted for
+	settled      int64         // tokens made by then
+	decodeWork   profile.Ratio // decode time
+	prefillWork  profile.Ratio // prefill time
+	prefillKappa float64       // correction of the prefill curve
+	lastPrefill  float64       // end of the last one
+	prefilled    bool          // a prefill began or ended here since the last look at drift
+	probation    bool          // it drifts: others are preferred
+	made         atomic.Int64  // tokens that the relay saw from this engine
+	tokens       int64         // made at the start of the interval
+	held         int           // KV tokens of handoffs that were not read yet, and of strays
+	outstanding  int           // handoffs made and not settled
+	strays       []stray
+	counters     *engine.State   // of the last scrape; nil = none
+	local        int             // prefills given to it since that scrape, probes apart
+	probed       atomic.Int64    // those of probes
+	incarnation  string          // engine id of its handoffs; "" = not seen since it was examined
+	checking     bool            // its identity is being asked after a foreign handoff
+	sources      map[string]bool // producers with whose KV it failed as a suspect; "" = none
+	accused      []*failure      // of decode legs that wait for what it says of itself
+	unproven     int             // sweeps in a row that could not verify its process
+	expected     *float64        // process start as another router has told it; nil = not told
+	released     *release        // rounds that let its peers drop their mappings; nil = it serves
 	record
 	*tether
 	drains []*flip // moves whose residents have not left yet
@@ -114,7 +121,7 @@ func newNode(e fleet.Engine, row profile.Row, set *settings) (*node, error) {
 		return nil, err
 	}
 	return &node{id: e.IID, url: e.URL, data: data, control: control, row: row, curve: row.Curve(), pinned: e.Pin, role: model.Role(e.Role),
-		state: stateActive, tether: newTether(), streak: map[string]int{}, pending: map[*claim]struct{}{}, decoding: map[*claim]struct{}{}, risk: 1, kappa: 1}, nil
+		state: stateActive, tether: newTether(), streak: map[string]int{}, pending: map[*claim]struct{}{}, decoding: map[*claim]struct{}{}, risk: 1, kappa: 1, prefillKappa: 1}, nil
 }
 
 func (n *node) live() bool { return n.ejected == "" && !n.draining && n.hold == nil && !n.switching }
@@ -125,7 +132,7 @@ type view struct{ model.EngineView }
 func (n *node) viewAt(now float64) model.EngineView {
 	v := view{model.EngineView{ID: n.id, Role: n.role, Pinned: n.pinned, Live: n.live(), Curve: n.curve, Risk: n.risk,
 		PrefillFree: n.prefillFree, Held: n.held, PrefillRequests: len(n.prefilling), DecodeRequests: len(n.pending) + len(n.decoding),
-		Correction: n.kappa, Gap: n.gap, RoleSince: n.roleSince}}
+		Correction: n.kappa, PrefillCorrection: n.prefillKappa, Gap: n.gap, RoleSince: n.roleSince}}
 	// Work behind the one that runs now is certain, however late that one is.
 	behind := 0.0
 	for i, l := range n.prefilling {
@@ -184,27 +191,59 @@ func (n *node) observe(ratio float64) {
 	n.risk = min(2, max(1, profile.Quantile(held, 0.8)))
 }
 
-// rollGap closes a monitoring interval of dt seconds: the mean token gap of its residents,
-// and the correction of the decode curve where no prefill disturbed it.
-func (n *node) rollGap(dt float64, alpha, lo, hi float64, minSamples int) {
+// settle accounts for the decoding until now, before what is resident changes: the tokens that
+// were made, at the pace of the curve, against the time that they took. The time in which the
+// engine prefills says nothing of decoding.
+func (n *node) settle(now, memory float64) {
+	dt, total := now-n.settledAt, n.made.Load()
+	made := total - n.settled
+	n.settledAt, n.settled = now, total
+	if dt <= 0 || len(n.decoding) == 0 || len(n.prefilling) > 0 {
+		return
+	}
+	kv := 0
+	for l := range n.decoding {
+		kv += l.input + int(l.tokens.Load())
+	}
+	n.decodeWork = n.decodeWork.Add(dt, float64(made)/float64(len(n.decoding))*n.curve.Interval(len(n.decoding), kv), memory, n.kappa)
+}
+
+// rollGap closes a monitoring interval of dt seconds: the mean token gap of its residents and
+// the correction of the decode curve.
+func (n *node) rollGap(now, dt, memory, low, high float64, minSamples int) {
+	n.settle(now, memory)
 	total := n.made.Load()
 	made := total - n.tokens
 	n.tokens = total
-	requests, kv := 0, 0
+	if len(n.decoding) == 0 || made <= 0 || dt <= 0 {
+		return
+	}
+	n.gap = dt * float64(len(n.decoding)) / float64(made)
+	if made >= int64(minSamples) {
+		n.kappa = n.decodeWork.Value(low, high)
+	}
+}
+
+// Slack implements model.Later. It runs in the owner's goroutine.
+func (n *node) Slack(now float64, p *model.Params) float64 {
+	kv := 0
 	for l := range n.decoding {
-		requests++
 		kv += l.input + int(l.tokens.Load())
 	}
-	disturbed := n.touched || len(n.prefilling) > 0
-	n.touched = false
-	if requests == 0 || made <= 0 || dt <= 0 {
-		return
+	for l := range n.pending {
+		kv += l.input
 	}
-	n.gap = dt * float64(requests) / float64(made)
-	if disturbed || made < int64(minSamples) || alpha <= 0 {
-		return
+	s := model.NewSlack(max(now, n.prefillFree), n.kappa*n.curve.Interval(len(n.decoding)+len(n.pending), kv), p)
+	for l := range n.decoding {
+		if first := l.firstAt.Load(); first != nil {
+			made := int(l.tokens.Load())
+			s.Decoding(*first, max(l.expected, made+1), max(1, l.expected-made))
+		} else {
+			s.Waiting(l.arrived, now)
+		}
 	}
-	if predicted := n.curve.Interval(requests, kv); predicted > 0 {
-		n.kappa += alpha * (min(hi, max(lo, n.gap/predicted)) - n.kappa)
+	for l := range n.pending {
+		s.Waiting(l.arrived, l.at+l.queue+l.own)
 	}
+	return s.Seconds()
 }

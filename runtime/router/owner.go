@@ -2,6 +2,7 @@ package router
 
 import (
 	"encoding/json"
+	"math"
 	"slices"
 	"sync/atomic"
 	"time"
@@ -10,6 +11,7 @@ import (
 	"github.com/narwhal-fleet/narwhal/runtime/drift"
 	"github.com/narwhal-fleet/narwhal/runtime/journal"
 	"github.com/narwhal-fleet/narwhal/runtime/model"
+	"github.com/narwhal-fleet/narwhal/runtime/profile"
 	"github.com/narwhal-fleet/narwhal/runtime/router/lease"
 	"github.com/narwhal-fleet/narwhal/runtime/router/tenant"
 	"github.com/narwhal-fleet/narwhal/runtime/sched"
@@ -262,12 +264,13 @@ func (o *owner) place(r model.Request, first bool, now float64) (sched.Decision,
 	if d.OverBudget {
 		o.n.unserved++
 	}
-	l := &claim{p: o.node(d.Prefill), d: o.node(d.Decode), own: d.Own, input: r.Input, expected: max(1, r.Expected), at: now, queue: d.Parts.Queue}
+	l := &claim{p: o.node(d.Prefill), d: o.node(d.Decode), own: d.Own, input: r.Input, expected: max(1, r.Expected), arrived: r.Arrived, at: now, queue: d.Parts.Queue}
 	l.meet = l.p.facts.meet
 	l.blockSize, l.ttl = l.p.facts.blockSize, o.set.leaseOf(l.p)
+	l.p.settle(now, o.memory())
 	l.p.prefilling = append(l.p.prefilling, l)
 	l.p.prefillFree = max(l.p.prefillFree, now) + l.own
-	l.p.touched, l.p.prefilled = true, true
+	l.p.prefilled = true
 	l.p.local++
 	l.d.pending[l] = struct{}{}
 	return d, l
@@ -280,31 +283,82 @@ func (o *owner) prefilled(l *claim, now float64, ok bool) {
 	if i < 0 {
 		return
 	}
+	l.p.settle(now, o.memory())
 	l.p.prefilling = slices.Delete(l.p.prefilling, i, i+1)
-	l.p.touched, l.p.prefilled = true, true
+	l.p.prefilled = true
 	left := 0.0
 	for _, x := range l.p.prefilling {
 		left += x.own
 	}
 	l.p.prefillFree = now + left
-	if ok && l.queue+l.own > 0 {
+	if ok {
+		o.learnPrefill(l, now)
+	}
+	l.p.lastPrefill = now
+}
+
+// learnPrefill compares a prefill with its prediction: its own time with the curve, and what
+// it took in all with its price. Beside residents it is not the curve that is compared.
+func (o *owner) learnPrefill(l *claim, now float64) {
+	if len(l.p.decoding) == 0 {
+		r := o.set.Fleet.Controller.Reactive
+		l.p.prefillWork = l.p.prefillWork.Add(now-max(l.at, l.p.lastPrefill), l.p.curve.Prefill(l.input), o.memory(), l.p.prefillKappa)
+		l.p.prefillKappa = l.p.prefillWork.Value(r.DecodeCorrectionMin, r.DecodeCorrectionMax)
+		o.presume()
+	}
+	if l.queue+l.own > 0 {
 		l.p.observe((now - l.at) / (l.queue + l.own))
 	}
 }
 
+// presume gives engines that have not worked yet the corrections of those that have.
+func (o *owner) presume() {
+	prefill := profile.Typical(func(yield func(profile.Ratio, float64) bool) {
+		for _, n := range o.nodes {
+			if !yield(n.prefillWork, n.prefillKappa) {
+				return
+			}
+		}
+	})
+	decode := profile.Typical(func(yield func(profile.Ratio, float64) bool) {
+		for _, n := range o.nodes {
+			if !yield(n.decodeWork, n.kappa) {
+				return
+			}
+		}
+	})
+	for _, n := range o.nodes {
+		if !n.prefillWork.Seen() {
+			n.prefillKappa = prefill
+		}
+		if !n.decodeWork.Seen() {
+			n.kappa = decode
+		}
+	}
+}
+
+// memory of the learned corrections, in seconds of work: the weight of an interval is alpha.
+func (o *owner) memory() float64 {
+	alpha := o.set.Fleet.Controller.Reactive.DecodeCorrectionAlpha
+	if alpha <= 0 {
+		return math.Inf(1)
+	}
+	return o.set.interval.Seconds() / alpha
+}
+
 // decoding starts the decode phase.
 func (o *owner) decoding(l *claim) {
+	l.d.settle(o.now(), o.memory())
 	delete(l.d.pending, l)
 	l.d.decoding[l] = struct{}{}
-	l.d.touched = true
 }
 
 func (o *owner) release(l *claim, now float64) {
 	o.prefilled(l, now, false)
 	o.unpin(l, now)
+	l.d.settle(now, o.memory())
 	delete(l.d.pending, l)
 	delete(l.d.decoding, l)
-	l.d.touched = true
 }
 
 func (o *owner) event(name string, at float64, fields map[string]any) {

@@ -219,6 +219,7 @@ func (r *relay) first() {
 		return
 	}
 	now := q.r.own.now()
+	r.l.firstAt.Store(&now)
 	q.firstToken = now
 	q.row.FirstByte = ptr(now - q.row.Arrived)
 	if end := r.l.prefilledAt.Load(); q.r.dialect.Concurrent() && r.hand {
@@ -245,6 +246,7 @@ func (r *relay) first() {
 
 // goOn is the first output of a leg that continues a stream: the request's own times stand.
 func (r *relay) goOn() {
+	r.l.firstAt.Store(ptr(r.q.firstToken))
 	if r.hand {
 		r.q.untie()
 		return

@@ -82,8 +82,8 @@ func startReplay(t *testing.T, roles []string, even bool, tweaks ...tweak) *repl
 		digest := e.digest()
 		row.IID, row.GenerationDigest = iid, &digest
 		if !even {
-			row.TTFTC += 1e-4 * float64(i)
-			row.TPOTIntercept += 1e-4 * float64(i)
+			row.TTFTC += 1e-2 * float64(i)
+			row.TPOTIntercept += 1e-3 * float64(i)
 		}
 		rows = append(rows, row)
 	}

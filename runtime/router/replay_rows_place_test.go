@@ -3,8 +3,10 @@ package router
 import (
 	"bytes"
 	"fmt"
+	"math"
 	"strings"
 	"testing"
+	"time"
 
 	"github.com/narwhal-fleet/narwhal/runtime/model"
 	"github.com/narwhal-fleet/narwhal/runtime/profile"
@@ -93,6 +95,7 @@ func TestRow12PriceFollowsTheObservedTail(t *testing.T) {
 	}
 	b.router.own.do(func() {
 		for _, n := range b.router.own.nodes {
+			n.prefillWork, n.prefillKappa = profile.Ratio{}, 1 // the bed's engines take no time
 			for i := range 64 {
 				n.observe([]float64{1, 2}[i%10/7]) // three of ten take twice their price
 			}
@@ -103,9 +106,65 @@ func TestRow12PriceFollowsTheObservedTail(t *testing.T) {
 	}
 }
 
+// An engine that is slower than its profile says costs what it takes, not what was measured once.
+func TestRow12SlowEnginesArePricedAsTheyAre(t *testing.T) {
+	o := &owner{set: &settings{}}
+	o.set.Fleet.Controller.Reactive.DecodeCorrectionMin, o.set.Fleet.Controller.Reactive.DecodeCorrectionMax = 0.5, 2
+	o.set.Fleet.Controller.Reactive.DecodeCorrectionAlpha, o.set.interval = 0.2, time.Second
+	row := startReplayRow(t)
+	n := &node{curve: row.Curve(), kappa: 1, prefillKappa: 1, decoding: map[*claim]struct{}{}}
+	other := &node{curve: row.Curve(), kappa: 1, prefillKappa: 1}
+	o.nodes = []*node{n, other}
+	for now := 10.0; now < 60; {
+		l := &claim{p: n, input: 4000, at: now, own: n.curve.Prefill(4000)}
+		now += 1.3 * n.curve.Prefill(4000)
+		o.learnPrefill(l, now)
+		n.lastPrefill = now
+	}
+	for range 20 {
+		l := &claim{d: n, input: 1000}
+		n.decoding[l] = struct{}{}
+	}
+	n.settledAt = 60
+	for k, now := 1, 60.0; k <= 1000; k++ {
+		for l := range n.decoding {
+			l.tokens.Add(1)
+			n.made.Add(1)
+		}
+		now += 1.2 * n.curve.Interval(20, 20*(1000+k))
+		n.settle(now, o.memory())
+		n.kappa = n.decodeWork.Value(0.5, 2)
+	}
+	o.presume()
+	if math.Abs(n.prefillKappa-1.3) > 0.02 || math.Abs(n.kappa-1.2) > 0.05 {
+		t.Errorf("corrections %v and %v, want 1.3 and 1.2", n.prefillKappa, n.kappa)
+	}
+	if other.prefillKappa != n.prefillKappa || other.kappa != n.kappa {
+		t.Errorf("an engine without work: %v and %v", other.prefillKappa, other.kappa)
+	}
+}
+
+// A decode engine whose residents can bear it takes the prefill that would wait.
+func TestDecodeEngineTakesAPrefillThatWaits(t *testing.T) {
+	for _, lend := range []float64{0, 0.1} {
+		b := startReplay(t, []string{"p0 prefill", "d0 decode"}, false, func(c *Config) { c.LendFrom = lend })
+		b.begin(completion(`{"prompt":%s,"max_tokens":2,"fault":{"kind":"slow"}}`, ids(6000)))
+		b.seen("the long prompt on p0", prefillOf("p0", 6000))
+		b.begin(completion(`{"prompt":%s,"max_tokens":2}`, ids(10)))
+		want := prefillOf("p0", 10)
+		if lend > 0 {
+			want = func(l scriptLeg) bool {
+				p, _ := l.body["prompt"].([]any)
+				return l.iid == "d0" && len(p) == 10
+			}
+		}
+		b.seen("the short prompt", want)
+	}
+}
+
 // Prefill on an engine that decodes has a price; it is no reason to refuse.
 func TestRow13PrefillBesideDecodeIsPriced(t *testing.T) {
-	b := startReplay(t, rolesDecode, false)
+	b := startReplay(t, rolesDecode, true)
 	for range 4 {
 		b.begin(completion(`{"prompt":"x","max_tokens":300,"stream":true,"fault":{"kind":"gate_decode"}}`))
 	}

@@ -8,13 +8,48 @@ import (
 )
 
 // Admit places a request or refuses it when no pair of engines keeps the promise. In
-// open mode it refuses only what no engine can hold. x may be nil.
+// open mode it refuses only what no engine can hold. Decode engines help with the prefill where
+// that would be slow otherwise. x may be nil.
 func Admit(s *model.Snapshot, r *model.Request, now float64, x *Scratch) Decision {
 	w := weigh(s, r, now, x)
-	if w.pick(false) || s.Params.Open && w.pick(true) {
+	found := w.pick(false)
+	if (!found || w.slow()) && w.lend() {
+		found = w.pick(false)
+	}
+	if found || s.Params.Open && w.pick(true) {
 		return w.placed()
 	}
 	return w.refused()
+}
+
+// slow reports whether the prefill of the picked pair waits long enough for decode engines to
+// help.
+func (w *weighing) slow() bool {
+	return w.ps[w.i].Parts.Queue > w.s.Params.Lend*w.s.Params.TTFT
+}
+
+// lend adds decode engines whose residents can bear the prefill, and reports whether there are
+// any. An engine that takes it decodes it too, or hands it over.
+func (w *weighing) lend() bool {
+	if w.s.Params.Lend <= 0 || w.s.Params.FixedRoles || w.shared {
+		return false
+	}
+	for j := range w.ds {
+		e := &w.s.Engines[w.ds[j].index]
+		if e.Pinned || e.Later == nil {
+			continue
+		}
+		w.ps = append(w.ps, Side{Engine: e.ID, index: w.ds[j].index})
+		c := &w.ps[len(w.ps)-1]
+		w.prefill(c, e)
+		if c.Dropped != "" || e.Later.Slack(w.now, &w.s.Params) < c.Parts.Prefill {
+			w.ps = w.ps[:len(w.ps)-1]
+			continue
+		}
+		w.shared = true
+	}
+	w.x.prefills = w.ps
+	return w.shared
 }
 
 // Place chooses a pair without judging lateness: for retries, whose first attempt was
@@ -30,6 +65,7 @@ func Place(s *model.Snapshot, r *model.Request, now float64, x *Scratch) Decisio
 
 // weighing is one decision in the making.
 type weighing struct {
+	x       *Scratch
 	s       *model.Snapshot
 	r       *model.Request
 	now     float64
@@ -47,9 +83,9 @@ func weigh(s *model.Snapshot, r *model.Request, now float64, x *Scratch) weighin
 		x = &Scratch{}
 	}
 	if n := len(s.Engines); cap(x.prefills) < n {
-		x.prefills, x.decodes = make([]Side, 0, n), make([]Side, 0, n)
+		x.prefills, x.decodes = make([]Side, 0, n), make([]Side, 0, n) // a lender is on both sides: n of each suffice
 	}
-	w := weighing{s: s, r: r, now: now, elapsed: max(0, now-r.Arrived), ps: x.prefills[:0], ds: x.decodes[:0], same: r.Unsplit, hash: fnv(14695981039346656037, r.ID)}
+	w := weighing{x: x, s: s, r: r, now: now, elapsed: max(0, now-r.Arrived), ps: x.prefills[:0], ds: x.decodes[:0], same: r.Unsplit, hash: fnv(14695981039346656037, r.ID)}
 	standInP, standInD := false, false
 	if !w.same {
 		p, d := w.usable()
@@ -102,7 +138,7 @@ func (w *weighing) prefill(c *Side, e *model.EngineView) {
 	case full(e, w.r):
 		c.Dropped = model.ReasonKVCapacity
 	}
-	own := e.Curve.Prefill(w.r.Input)
+	own := e.Prefill(w.r.Input)
 	c.Parts = Parts{Queue: e.Backlog(w.now), Prefill: own, Stall: float64(own * float64(e.DecodeRequests)), Penalty: e.Penalty}
 	c.Cost = c.Parts.Total()
 	c.alone = float64(own * max(1, e.Risk))
@@ -187,13 +223,44 @@ func (w *weighing) price(p, d *Side) float64 {
 	return v
 }
 
-// pick finds the cheapest pair, of those within the promise unless late. Equal costs go by a
-// hash of the request and the engine, so that an idle fleet is used evenly.
+// pick finds a pair, of those within the promise unless late: the cheapest, or one that costs
+// hardly more. Among those a hash of the request and the engine decides, so that an idle fleet
+// is used evenly although no two engines are measured alike.
 func (w *weighing) pick(late bool) bool {
 	w.late = late
 	if w.shared {
 		return w.pickShared(late)
 	}
+	if !w.cheapest(late) {
+		return false
+	}
+	p, d := &w.ps[w.i], &w.ds[w.j]
+	hardly := (p.micro + d.micro) / hardlyMore
+	atP, atD := p.micro+hardly, d.micro+hardly
+	for i := range w.ps {
+		if c := &w.ps[i]; c.micro <= atP && open(c, late) && w.sooner(c, &w.ps[w.i]) && w.fits(c, d, late) {
+			w.i = i
+		}
+	}
+	p = &w.ps[w.i]
+	for j := range w.ds {
+		if c := &w.ds[j]; c.micro <= atD && open(c, late) && w.sooner(c, &w.ds[w.j]) && w.fits(p, c, late) {
+			w.j = j
+		}
+	}
+	return true
+}
+
+// hardlyMore is the part of a cost by which another one counts as equal, on each side.
+const hardlyMore = 256
+
+// fits reports whether a pair holds the request, and within the promise unless late.
+func (w *weighing) fits(p, d *Side, late bool) bool {
+	return (late || w.price(p, d) <= w.s.Params.Budget()) && w.room(p, d) == ""
+}
+
+// cheapest finds the cheapest pair; a hash decides between equal costs.
+func (w *weighing) cheapest(late bool) bool {
 	first, least, soonest := -1, int64(math.MaxInt64), math.Inf(1)
 	for j := range w.ds {
 		if d := &w.ds[j]; open(d, late) {
@@ -221,7 +288,7 @@ func (w *weighing) pick(late bool) bool {
 			if found && cost > best || !open(d, late) {
 				continue
 			}
-			if found && !w.better(cost, p, d, best, &w.ps[w.i], &w.ds[w.j]) || !late && w.price(p, d) > budget || w.room(p, d) != "" {
+			if found && !w.better(cost, p, d, best, &w.ps[w.i], &w.ds[w.j]) || !w.fits(p, d, late) {
 				continue
 			}
 			w.i, w.j, best, found = i, j, cost, true
@@ -242,6 +309,24 @@ func (w *weighing) pick(late bool) bool {
 // pickShared is pick where an engine may be on both sides.
 func (w *weighing) pickShared(late bool) bool {
 	best, found := int64(0), false
+	w.pairs(late, func(i, j int, cost int64) {
+		p, d := &w.ps[i], &w.ds[j]
+		if (!found || w.better(cost, p, d, best, &w.ps[w.i], &w.ds[w.j])) && w.fits(p, d, late) {
+			w.i, w.j, best, found = i, j, cost, true
+		}
+	})
+	most := best + best/hardlyMore
+	w.pairs(late, func(i, j int, cost int64) {
+		p, d := &w.ps[i], &w.ds[j]
+		if found && cost <= most && w.better(0, p, d, 0, &w.ps[w.i], &w.ds[w.j]) && w.fits(p, d, late) {
+			w.i, w.j = i, j
+		}
+	})
+	return found
+}
+
+// pairs yields the pairs that may be chosen, with their costs in microseconds.
+func (w *weighing) pairs(late bool, yield func(i, j int, cost int64)) {
 	for i := range w.ps {
 		for j := range w.ds {
 			p, d := &w.ps[i], &w.ds[j]
@@ -252,13 +337,9 @@ func (w *weighing) pickShared(late bool) bool {
 			if p.index == d.index {
 				cost = micro(p.Cost + d.Cost - d.apart)
 			}
-			if found && !w.better(cost, p, d, best, &w.ps[w.i], &w.ds[w.j]) || !late && w.price(p, d) > w.s.Params.Budget() || w.room(p, d) != "" {
-				continue
-			}
-			w.i, w.j, best, found = i, j, cost, true
+			yield(i, j, cost)
 		}
 	}
-	return found
 }
 
 // open reports whether a side may be chosen. Lateness alone drops nobody when late.

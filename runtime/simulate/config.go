@@ -21,8 +21,8 @@ type Arrival struct {
 
 // Correction tunes how the decode curve follows what is observed.
 type Correction struct {
-	Alpha, Min, Max float64
-	MinSamples      int // tokens of an interval
+	Alpha, Min, Max float64 // Alpha: what an interval of work weighs; 0 = nothing is forgotten
+	MinSamples      int     // tokens of an interval
 }
 
 // Config is one simulation. Run does not write into it.
@@ -52,8 +52,8 @@ type Config struct {
 func Defaults(ttft, tpot float64) Config {
 	return Config{
 		Slow:   1,
-		Params: model.Params{TTFT: ttft, TPOT: tpot},
-		Control: control.Params{TTFT: ttft, TPOT: tpot, MinPrefill: 1, MinDecode: 1, Expand: 1, Shrink: 0.5,
+		Params: model.Params{TTFT: ttft, TPOT: tpot, Lend: 0.1},
+		Control: control.Params{TTFT: ttft, TPOT: tpot, Lends: true, MinPrefill: 1, MinDecode: 1, Expand: 1, Shrink: 0.5,
 			Cooldown: 10, Sustained: 3, Window: 120, Step: 5, Confirmations: 2, Utilization: 0.8, MinArrivals: 10,
 			DemandFloor: 0.5, Margin: 0.05, EvidenceSpan: 60},
 		Correction: Correction{Alpha: 0.2, Min: 0.5, Max: 2, MinSamples: 8},

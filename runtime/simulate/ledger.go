@@ -22,11 +22,18 @@ type ledger struct {
 	leaves        int     // Σ last steps of the batch
 	waiting, live int     // what it counts as queued for prefill, and as decoding
 
-	ratios  [64]float64 // observed over predicted prefill, a ring
-	sorted  []float64   // the same in order
-	ratioN  int
-	touched bool // prefill or residency changed in the open interval
-	before  int  // tokens at the start of the interval
+	ratios [64]float64 // observed over predicted prefill, a ring
+	sorted []float64   // the same in order
+	ratioN int
+	before int // tokens at the start of the interval
+
+	lastEnd     float64 // of a prefill
+	prefillWork profile.Ratio
+	decodeWork  profile.Ratio
+	settledAt   float64 // until when decoding is accounted for
+	settled     int     // tokens made by then
+	learn       Correction
+	memory      float64 // of the corrections, seconds of work
 }
 
 // look brings the engine's view up to a moment.
@@ -63,12 +70,12 @@ func (e *engine) Occupied(now, at, interval float64) (requests, tokens int) {
 // reserve notes a placement on both of its engines.
 func reserve(j *job, now float64) {
 	p, d := j.p, j.d
+	p.settle(now)
 	if p.waiting > 0 {
 		p.behind += j.own
 	}
 	p.waiting++
 	p.prefillFree = max(p.prefillFree, now) + j.own
-	p.touched = true
 	d.pending = append(d.pending, j)
 	d.pendIn += j.input
 	d.pendOut += j.output
@@ -77,8 +84,9 @@ func reserve(j *job, now float64) {
 // prefillEnded takes a request off the prefill side and starts its decode side.
 func prefillEnded(j *job, now float64) {
 	p, d := j.p, j.d
+	p.settle(now)
+	d.settle(now)
 	p.waiting--
-	p.touched = true
 	left := 0.0
 	for i, x := range p.prefills.all() {
 		left += x.own
@@ -92,6 +100,11 @@ func prefillEnded(j *job, now float64) {
 		p.behind = max(0, p.behind+left)
 	}
 	p.prefillFree = now + left
+	if p.live == 0 { // beside residents it is not the curve that is compared
+		p.prefillWork = p.prefillWork.Add(now-max(j.placed, p.lastEnd), p.v.Curve.Prefill(j.input), p.memory, p.v.PrefillCorrection)
+		p.v.PrefillCorrection = p.prefillWork.Value(p.learn.Min, p.learn.Max)
+	}
+	p.lastEnd = now
 	if j.queue+j.own > 0 {
 		p.observe((now - j.placed) / (j.queue + j.own))
 	}
@@ -103,7 +116,6 @@ func prefillEnded(j *job, now float64) {
 	d.pendIn -= j.input
 	d.pendOut -= j.output
 	d.live++
-	d.touched = true
 }
 
 // observe keeps the 80th percentile of the last 64 ratios as the engine's risk.
@@ -122,24 +134,53 @@ func (l *ledger) observe(ratio float64) {
 	}
 }
 
-// roll closes a monitoring interval of dt seconds.
-func (e *engine) roll(now, dt float64, c Correction) {
+// settle accounts for the decoding until now, before what is resident changes: the tokens that
+// were made, at the pace of the curve, against the time that they took. The time in which the
+// engine prefills says nothing of decoding.
+func (e *engine) settle(now float64) {
+	dt := now - e.settledAt
 	r, s := len(e.batch), e.stepsBy(now)
 	total := e.made + (s-e.steps)*r
-	made := total - e.before
-	e.before = total
-	disturbed := e.touched || e.waiting > 0
-	e.touched = false
+	made := total - e.settled
+	e.settledAt, e.settled = now, total
+	if dt <= 0 || e.live == 0 || e.waiting > 0 {
+		return
+	}
+	kv := e.joinIn + e.tokens + (s-e.steps)*r
+	e.decodeWork = e.decodeWork.Add(dt, float64(made)/float64(e.live)*e.v.Curve.Interval(e.live, kv), e.memory, e.v.Correction)
+}
+
+// roll closes a monitoring interval of dt seconds.
+func (e *engine) roll(now, dt float64) {
+	e.settle(now)
+	made := e.settled - e.before
+	e.before = e.settled
 	if e.live == 0 || made <= 0 {
 		return
 	}
 	e.v.Gap = dt * float64(e.live) / float64(made)
-	if disturbed || made < c.MinSamples || c.Alpha <= 0 {
-		return
+	if made >= e.learn.MinSamples {
+		e.v.Correction = e.decodeWork.Value(e.learn.Min, e.learn.Max)
 	}
-	kv := e.joinIn + e.tokens + (s-e.steps)*r
-	if predicted := e.v.Curve.Interval(e.live, kv); predicted > 0 {
-		k := e.v.Correction
-		e.v.Correction = k + float64(c.Alpha*(min(c.Max, max(c.Min, e.v.Gap/predicted))-k))
+}
+
+// Slack implements model.Later.
+func (e *engine) Slack(now float64, p *model.Params) float64 {
+	gap := e.v.Kappa() * e.v.Curve.Interval(e.v.DecodeRequests, e.v.DecodeTokens)
+	s := model.NewSlack(now+e.v.Backlog(now), gap, p)
+	steps := e.stepsBy(now)
+	for _, j := range e.batch {
+		if j.first == 0 {
+			s.Waiting(j.at, now)
+		} else {
+			s.Decoding(j.first, j.output, j.leaves-steps)
+		}
 	}
+	for _, j := range e.join.all() {
+		s.Waiting(j.at, j.ready)
+	}
+	for _, j := range e.pending {
+		s.Waiting(j.at, j.placed+j.queue+j.own)
+	}
+	return s.Seconds()
 }

@@ -43,6 +43,7 @@ func shift() Config {
 func TestTwoRequests(t *testing.T) {
 	m := Model{Engines: 2, PrefillAtStart: 1, Prefill: Prefill{B: 0.001}, Decode: Decode{C: 0.01}, MaxRunning: 8, KVTokens: 10000, Transfer: Transfer{Base: 0.005}}
 	c := config(m, 0.3, 0.02, Arrival{0, 100, 3, "a"}, Arrival{0.02, 200, 2, "b"})
+	c.Params.Lend = 0
 	c.index()
 	w := newWorld(&c, static(1, 1))
 	if err := w.run(t.Context()); err != nil {

@@ -8,6 +8,7 @@ import (
 
 	"github.com/narwhal-fleet/narwhal/runtime/control"
 	"github.com/narwhal-fleet/narwhal/runtime/model"
+	"github.com/narwhal-fleet/narwhal/runtime/profile"
 	"github.com/narwhal-fleet/narwhal/runtime/sched"
 )
 
@@ -43,11 +44,14 @@ func newWorld(c *Config, p policy) *world {
 	for i := range w.snap.Engines {
 		e := &engine{model: &c.Model, slow: c.Slow, index: i, next: math.Inf(1)}
 		v := &w.snap.Engines[i]
-		*v = model.EngineView{ID: fmt.Sprintf("e%03d", i), Role: model.Decode, Live: true, Curve: c.Model.curve(), Risk: 1, Correction: 1, Later: e}
+		*v = model.EngineView{ID: fmt.Sprintf("e%03d", i), Role: model.Decode, Live: true, Curve: c.Model.curve(), Risk: 1, Correction: 1, PrefillCorrection: 1, Later: e}
 		if i < prefill {
 			v.Role = model.Prefill
 		}
-		e.v = v
+		e.v, e.learn, e.memory = v, c.Correction, math.Inf(1)
+		if c.Alpha > 0 {
+			e.memory = c.Interval / c.Alpha
+		}
 		w.engines = append(w.engines, e)
 		w.agenda.add(e)
 	}
@@ -121,7 +125,11 @@ func (w *world) end(e *engine) {
 	prefilled, firsts, left := e.fire()
 	w.touch(e)
 	if j := prefilled; j != nil {
+		first := !e.prefillWork.Seen()
 		prefillEnded(j, w.now)
+		if first {
+			w.expect()
+		}
 		j.d.addDecode(j, w.now)
 		if j.d != e {
 			j.d.stir(w.now)
@@ -132,10 +140,12 @@ func (w *world) end(e *engine) {
 	for _, j := range firsts {
 		w.learnHandoff(j)
 	}
+	if len(left) > 0 {
+		e.settle(w.now)
+	}
 	for _, j := range left {
 		j.place = done
 		e.live--
-		e.touched = true
 		w.complete++
 		w.ctl, _ = control.Step(w.ctl, control.Outcome{Input: j.input, Wanted: j.output, Output: j.output})
 		w.tallies[j.class].completed(w.c.Params, j)
@@ -164,11 +174,38 @@ func (w *world) look() {
 	}
 }
 
+// expect gives engines that have not worked yet the corrections of those that have.
+func (w *world) expect() {
+	prefill := profile.Typical(func(yield func(profile.Ratio, float64) bool) {
+		for _, e := range w.engines {
+			if !yield(e.prefillWork, e.v.PrefillCorrection) {
+				return
+			}
+		}
+	})
+	decode := profile.Typical(func(yield func(profile.Ratio, float64) bool) {
+		for _, e := range w.engines {
+			if !yield(e.decodeWork, e.v.Correction) {
+				return
+			}
+		}
+	})
+	for _, e := range w.engines {
+		if !e.prefillWork.Seen() {
+			e.v.PrefillCorrection = prefill
+		}
+		if !e.decodeWork.Seen() {
+			e.v.Correction = decode
+		}
+	}
+}
+
 // tick closes the interval and, unless the split is static, evaluates it.
 func (w *world) tick() {
 	for _, e := range w.engines {
-		e.roll(w.now, w.c.Interval, w.c.Correction)
+		e.roll(w.now, w.c.Interval)
 	}
+	w.expect()
 	if w.policy.prefill > 0 {
 		return
 	}
