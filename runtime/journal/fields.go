@@ -71,6 +71,7 @@ params.ttft_s | number | s | - | First-token target.
 params.tpot_s | number | s | - | Target of a token after the first.
 params.margin | number | share | - | As admission.margin.
 params.open | bool | - | - | Prices are noted and refuse nobody.
+params.lend | number | - | above 0 | Share of the first-token target that a prefill must wait for decode engines to take it.
 params.fixed_roles | bool | - | when true | A role is a state of the engine: none stands in for the other role.
 at_unix | number | s, wall | - | When the file began.
 part | int | - | from the second file of a process | Number of the file.
