@@ -136,7 +136,7 @@ func (a *app) standing(r *router.Router, cfg router.Config) {
 		fmt.Fprintf(a.err, "narwhal: waiting to serve %s on %s\n", model, r.Addr())
 	case held != nil:
 		fmt.Fprintf(a.err, "narwhal: fenced, not serving %s on %s: %s (%s)\n", model, r.Addr(), why, held)
-		fmt.Fprintf(a.err, "narwhal: hint: this router stays fenced; end it, and start it as a standby: narwhal standby --of http://HOST:PORT, where that router listens\n")
+		fmt.Fprintf(a.err, "narwhal: hint: this router is fenced while that one serves; to take over at once, end it and start it as a standby: narwhal standby --of http://HOST:PORT, where that router listens\n")
 	case why != "":
 		fmt.Fprintf(a.err, "narwhal: up on %s, not serving %s yet: %s\n", r.Addr(), model, why)
 	default:

@@ -75,6 +75,7 @@ type failure struct {
 	gone      bool   // the engine's process does not answer any more
 	free      bool   // its retry takes no credit
 	ready     string // readiness reason of a rejection
+	unsaid    bool   // the client gets no answer, not even a status
 }
 
 func (f *failure) Error() string { return f.typ + ": " + f.message }
@@ -223,7 +224,9 @@ func ended(cause error) *failure {
 	return left()
 }
 
-func left() *failure { return &failure{terminal: journal.Cancelled, message: "client left"} }
+func left() *failure {
+	return &failure{terminal: journal.Cancelled, message: "client left", unsaid: true}
+}
 
 func internal(detail string) *failure {
 	return &failure{status: 500, typ: "internal", message: "Internal Server Error", terminal: journal.Failed, reason: model.ReasonInternal, detail: detail}

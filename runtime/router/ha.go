@@ -41,8 +41,8 @@ const releaseLimit = 2 * time.Second
 var errDegraded = errors.New("monitoring is degraded")
 
 // enter brings the router to where it may admit: at once without a lease, after a claim with
-// one, later as a standby. A lease that another router holds fences this one for good: it
-// cannot know what happened meanwhile.
+// one, later as a standby. A lease that another router holds fences this one until nobody has
+// taken the lease for a while, see reclaim.
 func (r *Router) enter(ctx context.Context) error {
 	h := r.set.HA
 	if h.Resume {
@@ -65,6 +65,7 @@ func (r *Router) enter(ctx context.Context) error {
 		r.set.Logger.Error("router is fenced", "reason", standby.BlockHeld, "error", err.Error())
 		r.heldBy = held
 		r.Block(standby.BlockHeld)
+		r.background.Go(func() { r.reclaim(time.Until(held.ExpiresAt)) })
 		return nil
 	}
 	k := lease.Keep(h.Lease, term, r.set.renew())
@@ -136,9 +137,55 @@ func (r *Router) Open(k *lease.Keeper) {
 		})
 		// Nothing is admitted any more: what is left of the lease is a standby's.
 		ctx, cancel := context.WithTimeout(r.life, releaseLimit)
-		defer cancel()
 		_ = k.Release(ctx)
+		cancel()
+		r.reclaim(0)
 	})
+}
+
+// reclaimAfter is for how many renewals nobody must have had the lease before a fenced router
+// takes it: standbys, which know what the last holder knew, come first.
+const reclaimAfter = 10
+
+// reclaim waits for a lease that nobody wants, from the end of the present claim on, and serves
+// under it. What the last holder held out of placement this router cannot know; without it
+// nobody would serve at all.
+func (r *Router) reclaim(held time.Duration) {
+	pause := reclaimAfter * r.set.renew()
+	for rest(r.watching, max(0, held)+pause) {
+		held = 0
+		degraded := false
+		r.own.do(func() { degraded = r.own.degraded != "" })
+		if degraded {
+			continue
+		}
+		term, err := r.set.HA.Lease.Claim(r.watching)
+		if err != nil {
+			var by *lease.HeldError
+			if errors.As(err, &by) {
+				held = time.Until(by.ExpiresAt)
+			}
+			continue
+		}
+		k := lease.Keep(r.set.HA.Lease, term, r.set.renew())
+		if err := r.meet(r.watching); err != nil {
+			r.set.Logger.Error("lease is given back", "error", errors.Join(err, r.giveBackLease(k)).Error())
+			continue
+		}
+		if r.watching.Err() != nil {
+			_ = r.giveBackLease(k)
+			return
+		}
+		r.set.Logger.Warn("lease that nobody took is claimed again", "epoch", term.Epoch)
+		r.Open(k)
+		return
+	}
+}
+
+func (r *Router) giveBackLease(k *lease.Keeper) error {
+	ctx, cancel := context.WithTimeout(r.life, releaseLimit)
+	defer cancel()
+	return k.Release(ctx)
 }
 
 // Verify asks every engine who it is, as at a start.

@@ -113,7 +113,40 @@ func TestPlannedHandover(t *testing.T) {
 	}
 }
 
-// Two routers with one lease: the second one never admits.
+// Routers that were fenced serve again when nobody has had the lease for a while: one that found
+// it taken at its start, and one that lost it. Never two at once.
+func TestFencedRoutersTakeALeaseThatNobodyWants(t *testing.T) {
+	dir := t.TempDir()
+	quickly := func(c *Config) { c.HA.Renew = 30 * time.Millisecond }
+	a := startBed(t, 1, 1, quick(), shared(t, dir, "a"), quickly)
+	s := a.second(shared(t, dir, "s"), quickly)
+	var r readiness
+	if s.get("/ready", &r) != 503 || r.Reason != standby.BlockHeld {
+		t.Fatalf("%+v", r)
+	}
+	// The first one stops renewing, as after a freeze, and lets go.
+	a.router.own.do(func() { a.router.own.keeper.Stop(errors.New("frozen")) })
+	eventually(t, "the first router is fenced", func() bool { return a.get("/ready", &r) == 503 })
+	eventually(t, "one of them serves", func() bool { return a.get("/ready", nil) == 200 || s.get("/ready", nil) == 200 })
+	serves, waits := a, s
+	if s.get("/ready", nil) == 200 {
+		serves, waits = s, a
+	}
+	if waits.get("/ready", &r) != 503 {
+		t.Fatalf("both serve: %+v", r)
+	}
+	if x := serves.complete(body(false, 2)); x.status != 200 {
+		t.Errorf("%d %s", x.status, x.body)
+	}
+	serves.get("/ready", &r)
+	if r.Epoch != 2 {
+		t.Errorf("epoch %d", r.Epoch)
+	}
+	serves.stop()
+	eventually(t, "the other one serves", func() bool { return waits.get("/ready", &r) == 200 && r.Epoch == 3 })
+}
+
+// Two routers with one lease: the second one does not admit while the first has it.
 func TestLeaseFences(t *testing.T) {
 	dir := t.TempDir()
 	a := startBed(t, 1, 1, quick(), shared(t, dir, "a"))

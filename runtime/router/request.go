@@ -93,7 +93,12 @@ func (r *Router) completions(chat bool) http.HandlerFunc {
 			deadline.Stop()
 			cancel(errFinished)
 		}()
-		q.end(q.serve())
+		f := q.serve()
+		q.end(f)
+		if f != nil && f.unsaid && !q.out.committed {
+			// A client that only stopped sending would take the server's own 200 for an answer.
+			panic(http.ErrAbortHandler)
+		}
 		_ = q.out.SetWriteDeadline(time.Time{})
 	}
 }
@@ -220,7 +225,9 @@ func (q *request) endedEarly() *failure {
 	f.terminal = journal.Cancelled
 	told(f, false)
 	writeBody(q.w, f.status, f.body())
-	return left()
+	l := left()
+	l.unsaid = false
+	return l
 }
 
 // tooLarge also ends the connection: the rest of the body is not waited for.

@@ -37,7 +37,7 @@ var completionStatuses = []int{200, 400, 401, 404, 408, 413, 422, 429, 500, 502,
 func Routes() []Route {
 	get, post := http.MethodGet, http.MethodPost
 	probe := []int{200, 503}
-	order := []int{200, 401, 409, 422, 503}
+	order := []int{200, 401, 403, 409, 422, 503}
 	return []Route{
 		{post, "/v1/completions", "A completion: JSON, or a stream of server-sent events with `stream: true`.", completionStatuses, GateKey, false,
 			func(r *Router) http.HandlerFunc { return r.completions(false) }},

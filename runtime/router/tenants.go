@@ -5,6 +5,7 @@ import (
 	"errors"
 	"math"
 	"net/http"
+	"net/url"
 	"time"
 
 	"github.com/narwhal-fleet/narwhal/fleet"
@@ -124,9 +125,32 @@ func tenantRefusal(o *owner, why tenant.Reason, after float64) *failure {
 	return overloaded(model.ReasonTenant, journal.Rejected, "the limits of this API key are reached: "+why.String(), int(math.Ceil(min(after, 3600))))
 }
 
+// foreignSite reports whether a browser sent the request for a page of another site: it may
+// reach what the operator's machine reaches, without being allowed to read the answer.
+func foreignSite(q *http.Request) bool {
+	switch q.Header.Get("Sec-Fetch-Site") {
+	case "", "same-origin", "none":
+	default:
+		return true
+	}
+	origin := q.Header.Get("Origin")
+	if origin == "" {
+		return false
+	}
+	u, err := url.Parse(origin)
+	return err != nil || u.Host != q.Host
+}
+
 // guarded lets only who controls the fleet through.
 func (r *Router) guarded(h http.HandlerFunc) http.HandlerFunc {
 	return func(w http.ResponseWriter, q *http.Request) {
+		if foreignSite(q) {
+			f := coded(http.StatusForbidden, "foreign_site", "a web page of another site may not change the lifecycle")
+			f.typ = badRequest
+			told(f, false)
+			writeBody(w, f.status, f.body())
+			return
+		}
 		if err := r.access.control.AllowIn(r.access.set, q.Header); err != nil {
 			if !errors.Is(err, tenant.ErrUnauthorized) {
 				r.set.Logger.Error("control route", "error", err.Error())

@@ -64,6 +64,7 @@ func foreign(key string) bool {
 func dropped(key string) bool {
 	switch key {
 	case "stream_options", "min_tokens", "logprobs", "top_logprobs",
+		"stop", "stop_token_ids", "include_stop_str_in_output", // they are the answer's, and this token is not of it
 		"response_format", "structured_outputs",
 		"guided_json", "guided_regex", "guided_choice", "guided_grammar":
 		return true

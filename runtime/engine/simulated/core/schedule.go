@@ -223,17 +223,19 @@ func (c *Core) emit(now time.Time, s *Seq) {
 	id := c.next(s)
 	s.Out = append(s.Out, id)
 	c.Stats.token(s, now)
-	stop := s.Sink.Token(s, id, now)
-	switch {
-	case stop || (id == eos && s.MayStop):
-		c.remove(s)
-		c.end(now, s, Result{Reason: "stop"})
-	case len(s.Out) >= s.MaxTokens:
-		c.remove(s)
-		r := Result{Reason: "length"}
-		if s.Export {
-			r.Pin = c.pin(now, s)
-		}
-		c.end(now, s, r)
+	stop, ends, full := s.Sink.Token(s, id, now), id == eos && s.MayStop, len(s.Out) >= s.MaxTokens
+	if !stop && !ends && !full {
+		return
 	}
+	c.remove(s)
+	r := Result{Reason: "length"}
+	if stop || ends {
+		r.Reason = "stop"
+	}
+	// A stop string is the serving layer's: to the scheduler it aborts an answer that it has
+	// not ended itself in the same step.
+	if s.Export && (ends || full) {
+		r.Pin = c.pin(now, s)
+	}
+	c.end(now, s, r)
 }
