@@ -91,6 +91,7 @@ func (q *request) commit() {
 	q.row.Status = ptr(http.StatusOK)
 	q.w.Header().Set("Content-Type", "text/event-stream; charset=utf-8")
 	left := q.row.Arrived + q.r.set.requestTimeout.Seconds() - q.r.own.now()
-	_ = q.out.SetWriteDeadline(time.Now().Add(dur(left)))
+	// A write that fails at the request's own deadline would leave no way to tell of it.
+	_ = q.out.SetWriteDeadline(time.Now().Add(dur(left) + lastEvent))
 	q.w.WriteHeader(http.StatusOK)
 }
