@@ -6,7 +6,7 @@ LDFLAGS     := -s -w -X main.version=$(VERSION)
 STATICCHECK := honnef.co/go/tools/cmd/staticcheck@v0.7.0
 FUZZTIME    ?= 20s
 
-.PHONY: help build demo test race fuzz bench soak clients real-engines lint docs verify release clean
+.PHONY: help build demo test race fuzz bench sim soak clients real-engines lint docs verify release clean
 CACHE       ?= $(or $(XDG_CACHE_HOME),$(HOME)/.cache)/narwhal
 
 help: ## Lists the targets
@@ -34,8 +34,11 @@ fuzz: ## Fuzzes every parser of foreign bytes for FUZZTIME each
 bench: ## Runs the benchmarks
 	$(GO) test -run '^$$' -bench . -benchmem ./...
 
-soak: ## Long load on a fleet with faults: NARWHAL_SOAK_FOR (10m), NARWHAL_SOAK_STREAMS (500), NARWHAL_SOAK_KILLS_FOR (2m), NARWHAL_SOAK_KILLS_STREAMS (200)
-	$(GO) test -tags soak -count=1 -v -timeout 3h -run '^TestSoak(Streams|Kills)$$' ./runtime/router
+sim: ## Simulates every policy and writes docs/evaluation.md with its pictures; three minutes
+	$(GO) run ./internal/evaluation -root . -output docs
+
+soak: ## Long load on a fleet with faults: NARWHAL_SOAK_FOR (10m), NARWHAL_SOAK_STREAMS (500)
+	$(GO) test -tags soak -count=1 -v -timeout 3h -run '^TestSoak' ./runtime/router
 
 clients: ## Runs the openai client, aiperf and curl against a router; needs Python 3 and PyPI
 	test -x $(CACHE)/clients/bin/aiperf || { python3 -m venv $(CACHE)/clients && $(CACHE)/clients/bin/pip install -q -r internal/clients/requirements.txt; }

@@ -38,6 +38,7 @@ var ranges = []limits{
 	{"lease-safety-margin", 0, 3600, "s", ""},
 	{"keep-alive", 0, 3600, "s", "no comment is sent; so with 0"},
 	{"lame-duck", 0, 3600, "s", ""},
+	{"relaunch", 0, day, "s", ""},
 	{"idle-timeout", shortly, day, "s", ""},
 	{"header-timeout", shortly, 3600, "s", ""},
 	{"lend-from", 0, 1, "", "0.1 counts; 0 = never"},

@@ -12,9 +12,11 @@ import (
 	"path/filepath"
 	"slices"
 	"strings"
+	"time"
 
 	"github.com/spf13/cobra"
 
+	"github.com/narwhal-fleet/narwhal/internal/atomicfile"
 	"github.com/narwhal-fleet/narwhal/internal/problem"
 	"github.com/narwhal-fleet/narwhal/runtime/bench"
 	"github.com/narwhal-fleet/narwhal/runtime/simulate"
@@ -30,6 +32,10 @@ type simulation struct {
 	ttft, tpot float64
 	score      string
 	compare    bool
+	topologies []string
+	relaunch   time.Duration
+	classes    bool
+	html       string
 }
 
 func simulateVerb(a *app) *cobra.Command {
@@ -57,14 +63,29 @@ func simulateVerb(a *app) *cobra.Command {
 				}
 				return problem.Wrap(problem.Failed, "simulation_failed", "simulate", err, "this is an error of the simulator; report the seed and the workload")
 			}
-			a.result = &result{data: r, text: func(w io.Writer) { printSimulation(w, r) }}
+			a.result = &result{data: r, text: func(w io.Writer) { printSimulation(w, r, s.classes) }}
+			if s.html == "" {
+				return nil
+			}
+			page, err := simulate.Page(r, config.Params.TTFT)
+			if err != nil {
+				return problem.Wrap(problem.Failed, "page_failed", "simulate", err, "this is an error of the simulator; report the seed and the workload")
+			}
+			if err := atomicfile.Write(a.abs(s.html), page, 0o644); err != nil {
+				return problem.Wrap(problem.Failed, "page_unwritten", "write --html "+s.html, err, "name a file in a folder that exists and can be written")
+			}
+			a.result.artifacts = []artifact{{"page", s.html, "created"}}
 			return nil
 		},
 	}
 	f := c.Flags()
 	f.StringVar(&s.engines, "engines", "", "engine model and promises, JSON (default: the simulated engines of the sandbox)")
 	f.IntVar(&s.prefill, "prefill-at-start", 0, "engines that start as prefill (default: the model's)")
-	f.StringArrayVar(&s.policies, "policy", nil, "default or static:xPyD; may be repeated (default: default)")
+	f.StringArrayVar(&s.policies, "policy", nil, strings.Join(simulate.PolicyNames(), ", ")+" or static:xPyD; may be repeated (default: default)")
+	f.StringSliceVar(&s.topologies, "topology", nil, "aggregated, static, cold-swap, hot-swap: those to play each policy in, by commas (default: the policy's own)")
+	f.DurationVar(&s.relaunch, "relaunch", 2*time.Minute, "how long a drained engine is away when cold-swap changes its role")
+	f.BoolVar(&s.classes, "classes", false, "show every class of requests below its arm")
+	f.StringVar(&s.html, "html", "", "write a page with timelines to this file")
 	f.Uint64Var(&s.seed, "seed", 1, "seed of the requests' names, which break ties")
 	f.Float64Var(&s.slow, "slow", 1, "how many times slower engines are than their profile says")
 	f.Float64Var(&s.ttft, "ttft", 0, "promise: seconds to the first token (default: the workload's in --engines)")
@@ -121,6 +142,7 @@ func (s simulation) config(ctx context.Context, a *app, workloads []string) (sim
 	c := simulate.Defaults(ttft, tpot)
 	c.Workload, c.Arrivals, c.Score, c.Model = name, arrivals, cmp.Or(s.score, known.Score), *file.Model
 	c.Slow, c.Policies, c.Compare, c.Seed = s.slow, s.policies, s.compare, s.seed
+	c.Topologies, c.Relaunch, c.Timeline = s.topologies, s.relaunch.Seconds(), s.html != ""
 	if s.prefill != 0 {
 		c.Model.PrefillAtStart = s.prefill
 	}
@@ -175,14 +197,20 @@ func readWorkloads(ctx context.Context, a *app, from []string) (out []simulate.A
 	return out, names, nil
 }
 
-func printSimulation(w io.Writer, r simulate.Result) {
-	fmt.Fprintf(w, "%s: %d requests offered\n\n%-14s %-9s %9s %11s %8s %6s  %-26s %s\n", r.Workload, r.Offered,
+func printSimulation(w io.Writer, r simulate.Result, classes bool) {
+	fmt.Fprintf(w, "%s: %d requests offered\n\n%-14s %-10s %9s %11s %8s %6s  %-26s %s\n", r.Workload, r.Offered,
 		"policy", "topology", "qualified", "attainment", "refused", "moves", "first token p50/p95/p99", "token interval p50/p95/p99")
 	for _, x := range r.Arms {
-		fmt.Fprintf(w, "%-14s %-9s %9d %9.2f %% %8d %6d  %-26s %s\n", x.Policy, x.Topology, x.Qualified, 100*x.Attainment, x.Refused, x.Moves,
+		fmt.Fprintf(w, "%-14s %-10s %9d %9.2f %% %8d %6d  %-26s %s\n", x.Policy, x.Topology, x.Qualified, 100*x.Attainment, x.Refused, x.Moves,
 			triple(x.TTFT, 0), triple(x.TPOT, 1))
+		for _, k := range x.Classes {
+			if classes {
+				name := fmt.Sprintf("%s, %d offered", cmp.Or(k.Class, "(no class)"), k.Offered)
+				fmt.Fprintf(w, "  %-23s %9d %9.2f %% %8d %6s  %s\n", name, k.Qualified, 100*k.Attainment, k.Refused, "", triple(k.TTFT, 0))
+			}
+		}
 	}
-	fmt.Fprintf(w, "\n%-24s %9d %9.2f %%  %s\n%-24s %9d %9.2f %%  no policy does better\n", "best static split", r.BestStatic.Qualified,
+	fmt.Fprintf(w, "\n%-25s %9d %9.2f %%  %s\n%-25s %9d %9.2f %%  no policy does better\n", "best static split", r.BestStatic.Qualified,
 		100*r.BestStatic.Attainment, r.BestStatic.Policy, "hindsight bound", r.Hindsight.Qualified, 100*r.Hindsight.Attainment)
 }
 

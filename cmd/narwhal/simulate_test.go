@@ -22,8 +22,9 @@ func TestSimulationDefaultsAreTheSchemas(t *testing.T) {
 	f := doc.Fleet
 	h, r, s := f.Controller.Thresholds, f.Controller.Reactive, f.Serving
 	want := simulate.Config{
-		Slow:   1,
-		Params: model.Params{TTFT: f.SLO.TTFTS, TPOT: f.SLO.TPOTS, Margin: s.AdmissionMargin, Open: s.Admission == "open", Lend: fleet.DefaultLendFrom},
+		Slow:     1,
+		Relaunch: 120, // no key of a fleet file: the router relaunches nothing
+		Params:   model.Params{TTFT: f.SLO.TTFTS, TPOT: f.SLO.TPOTS, Margin: s.AdmissionMargin, Open: s.Admission == "open", Lend: fleet.DefaultLendFrom},
 		Control: control.Params{TTFT: f.SLO.TTFTS, TPOT: f.SLO.TPOTS, MinPrefill: max(1, f.Controller.MinPrefill),
 			MinDecode: max(1, f.Controller.MinDecode), Advisory: f.Controller.Advisory, Expand: h.Expand, Shrink: h.Shrink,
 			Cooldown: h.CooldownS, Dwell: h.DwellS, Sustained: h.SustainedIntervals, ResidentGuard: h.FlipResidentGuard,

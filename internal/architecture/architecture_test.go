@@ -45,6 +45,7 @@ var arrows = map[string][]string{
 	"runtime/simulate":       {"runtime/model", "runtime/sched", "runtime/control", "runtime/profile"},
 	"bundle":                 {"gates/record", "fleet/remote", "fleet"},
 	"presets":                {"fleet", "schema"},
+	"internal/evaluation":    {"runtime/simulate", "runtime/bench", "runtime/model"},
 	"internal/sandbox":       {"fleet/remote"},
 	"internal/realengines":   {"runtime/engine"},
 }

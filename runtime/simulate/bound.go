@@ -22,7 +22,10 @@ type claim struct {
 func (c *Config) claim(a Arrival) (claim, bool) {
 	m, n, k := &c.Model, a.Input, max(1, a.Output)
 	own, alone := m.prefill(n, c.Slow), m.step(1, n, c.Slow)
-	rest := m.transfer(n) + alone
+	rest := alone
+	if !c.together {
+		rest += m.transfer(n)
+	}
 	if own+rest > c.Params.TTFT+slack || n+k > m.KVTokens {
 		return claim{}, false
 	}

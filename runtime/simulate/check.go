@@ -25,7 +25,7 @@ func (w *world) check(before float64, whole bool) error {
 			return fmt.Errorf("engine %s: the batch is over its limits", e.v.ID)
 		}
 	}
-	if inflight := w.offered - w.turned - w.complete; w.there != inflight {
+	if inflight := w.inflight(); w.there != inflight {
 		return fmt.Errorf("%d requests on engines, %d in flight", w.there, inflight)
 	}
 	if !whole {
@@ -42,7 +42,7 @@ func (w *world) check(before float64, whole bool) error {
 			return fmt.Errorf("engine %s: %w", e.v.ID, err)
 		}
 	}
-	if w.policy.prefill == 0 && (p < w.c.Control.MinPrefill || d < w.c.Control.MinDecode) {
+	if w.policy.moves() && (p < w.c.Control.MinPrefill || d < w.c.Control.MinDecode) {
 		return fmt.Errorf("split %dP%dD is below the floors", p, d)
 	}
 	return nil

@@ -4,8 +4,6 @@ import (
 	"errors"
 	"fmt"
 	"math"
-	"regexp"
-	"strconv"
 
 	"github.com/narwhal-fleet/narwhal/runtime/control"
 	"github.com/narwhal-fleet/narwhal/runtime/model"
@@ -25,6 +23,13 @@ type Correction struct {
 	MinSamples      int     // tokens of an interval
 }
 
+// Unlike is one engine that is not as its profile says.
+type Unlike struct {
+	Engine int     // its number, from 0
+	Slow   float64 // times slower than the others; 0 = 1
+	Dies   float64 // when it ends with all that it holds, in seconds; 0 = it does not
+}
+
 // Config is one simulation. Run does not write into it.
 type Config struct {
 	Workload string
@@ -32,17 +37,23 @@ type Config struct {
 	Score    string    // the class that is scored; "" = all
 	Model    Model
 	Slow     float64  // times that engines are slower than their profile; 0 = 1
-	Policies []string // "default", "static:3P5D"; none = default
-	Compare  bool     // every static split becomes an arm
-	Seed     uint64   // of the requests' names, which break ties
-	Params   model.Params
-	Control  control.Params
+	Policies []string // PolicyNames and "static:3P5D"; none = default
+	// Topologies are those that each policy is played in; none = the policy's own.
+	Topologies []string
+	Relaunch   float64 // seconds that a drained engine is away when its role changes in cold-swap
+	Compare    bool    // every static split becomes an arm
+	Timeline   bool    // arms carry what happened when
+	Unlike     []Unlike
+	Seed       uint64 // of the requests' names, which break ties
+	Params     model.Params
+	Control    control.Params
 	Correction
 	Interval float64 // between ticks, seconds
 
 	classes []string // of the arrivals, in order of appearance
 	class   []uint16 // of each arrival
 
+	together bool // some arm has both phases on one engine, where no KV travels
 	thorough bool // every request is looked at after every event
 	Inflight int  // requests in flight above which the router turns away; 0 = no limit
 }
@@ -57,41 +68,10 @@ func Defaults(ttft, tpot float64) Config {
 			Cooldown: 10, Sustained: 3, Window: 120, Step: 5, Confirmations: 2, Utilization: 0.8, MinArrivals: 10,
 			DemandFloor: 0.5, Margin: 0.05, EvidenceSpan: 60},
 		Correction: Correction{Alpha: 0.2, Min: 0.5, Max: 2, MinSamples: 8},
+		Relaunch:   120,
 		Interval:   1,
 		Inflight:   768,
 	}
-}
-
-// policy is a parsed name: a fixed split, or the controller.
-type policy struct {
-	name    string
-	prefill int // of a static split; 0 = the controller moves roles
-}
-
-func static(p, d int) policy { return policy{fmt.Sprintf("static:%dP%dD", p, d), p} }
-
-var (
-	splitForm = regexp.MustCompile(`^static:([0-9]{1,3})[pP]([0-9]{1,3})[dD]$`)
-	absent    = map[string]bool{"reactive-fifo": true, "arrow": true, "planner": true, "utilisation": true, "queue-depth": true}
-)
-
-func parsePolicy(name string, engines int) (policy, error) {
-	if name == "default" {
-		return policy{name: name}, nil
-	}
-	m := splitForm.FindStringSubmatch(name)
-	switch {
-	case absent[name]:
-		return policy{}, fmt.Errorf("read policy: %s is not in this version; there are default and static:xPyD", name)
-	case m == nil:
-		return policy{}, fmt.Errorf("read policy: %q is unknown; there are default and static:xPyD", name)
-	}
-	p, _ := strconv.Atoi(m[1])
-	d, _ := strconv.Atoi(m[2])
-	if p < 1 || d < 1 || p+d != engines {
-		return policy{}, fmt.Errorf("read policy: %s does not split %d engines into at least one of each role", name, engines)
-	}
-	return static(p, d), nil
 }
 
 // maxSpan is the longest workload in seconds, 31 days: each second has a tick.
@@ -108,6 +88,11 @@ func (c Config) check() error {
 	bad(len(c.Arrivals) == 0, "there are no arrivals")
 	bad(!(c.Slow > 0) || math.IsInf(c.Slow, 0), "slow is %v, want a number above 0", c.Slow)
 	bad(!(c.Params.TTFT > 0 && c.Params.TPOT > 0 && c.Params.TTFT < maxSpan && c.Params.TPOT < maxSpan), "the promise must be above 0 seconds and finite")
+	bad(!(c.Relaunch >= 0 && c.Relaunch < maxSpan), "the relaunch must take at least 0 seconds and be finite")
+	for _, u := range c.Unlike {
+		bad(u.Engine < 0 || u.Engine >= c.Model.Engines, "engine %d is not in a fleet of %d", u.Engine, c.Model.Engines)
+		bad(u.Slow != 0 && !(u.Slow >= 1 && u.Slow < maxSpan) || !(u.Dies >= 0), "engine %d: it may be slower than the others and die, want slow of at least 1 and a moment of at least 0", u.Engine)
+	}
 	bad(!(c.Interval > 0), "the interval must be above 0 seconds")
 	bad(c.Control.MinPrefill < 1 || c.Control.MinDecode < 1 || c.Control.MinPrefill > c.Model.PrefillAtStart ||
 		c.Control.MinDecode > c.Model.Engines-c.Model.PrefillAtStart, "the start split is below the floors")

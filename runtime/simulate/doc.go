@@ -5,9 +5,19 @@
 // byte for byte, and every arm sees the same arrivals. After each event the state is
 // checked: each request is in one place, counts add up, batches keep the engine's limits
 // and roles their floors; what does not hold ends the run with an error. It refuses to
-// look at a clock, to model failures, retries, noise or prompt caching, and policies that
-// it does not have. Clients ask for exactly as many tokens as they get, so the scheduler
-// knows the length of each answer. A client never gives up.
+// look at a clock, to model retries, noise, prompt caching or telemetry that is late, and
+// policies that it does not have. Clients ask for exactly as many tokens as they get, so the
+// scheduler knows the length of each answer. A client never gives up. An engine may be slow,
+// or die with all that it holds.
+//
+// # Policies and topologies
+//
+// An arm is a policy in a topology. A policy places or refuses each request and is asked once
+// an interval which roles to change; it sees what the router knows and nothing else. In
+// hot-swap a role is a label. In cold-swap an engine that changes its role takes no new work,
+// ends what it has, is away for the relaunch, and nothing else moves meanwhile. In static the
+// split of the start stays. In aggregated each request has both phases on one engine, between
+// which no KV travels; beside such arms the bound below leaves the transfer out.
 //
 // # The hindsight bound
 //
@@ -16,7 +26,7 @@
 // Three facts hold for a request that keeps it, with n tokens in and k out, arrived at a:
 //
 //  1. Its first token comes no sooner than its own prefill, its transfer and a decode step
-//     with nobody else, so these together fit TTFT. A step of its batch is never shorter
+//     with nobody else on an engine that is not slower than the others, so these together fit TTFT. A step of its batch is never shorter
 //     than a step with nobody else, so the mean of those fits TPOT.
 //  2. Its prefill occupies one engine within [a, a + TTFT − transfer − one step alone].
 //  3. Its last token comes by a + TTFT + (k−1)·TPOT. Until then it has occupied its prefill

@@ -1,6 +1,10 @@
 package simulate
 
-import "math"
+import (
+	"math"
+
+	"github.com/narwhal-fleet/narwhal/runtime/model"
+)
 
 // place says where a request is.
 type place int
@@ -20,7 +24,8 @@ type job struct {
 	at            float64 // arrival
 	input, output int
 	class         int
-	seq           int // order of arrival
+	seq           int  // order of arrival
+	unsplit       bool // its KV need not travel
 
 	place       place
 	p, d        *engine
@@ -55,6 +60,12 @@ type engine struct {
 	next     float64 // when something happens; +Inf = nothing is planned
 	at       int     // index in the agenda
 	counted  int     // requests when it was last counted
+	dead     bool
+	to       model.Role // the role that it is launched anew for; "" = none
+	back     float64    // when it is up again; +Inf = it drains
+	busyFor  float64    // seconds of work that has ended
+	busyFrom float64    // when the work without a pause began; set while works
+	works    bool
 
 	firsts, left []*job // of the last event
 }
@@ -65,7 +76,10 @@ func (e *engine) addPrefill(j *job) {
 }
 
 func (e *engine) addDecode(j *job, now float64) {
-	j.place, j.ready = joining, now+e.model.transfer(j.input)
+	j.place, j.ready = joining, now
+	if !j.unsplit {
+		j.ready += e.model.transfer(j.input)
+	}
 	e.join.push(j)
 	e.joinIn += j.input
 	e.joinOut += j.output
@@ -83,6 +97,25 @@ func (e *engine) stir(now float64) {
 
 // begin starts what is next at a boundary.
 func (e *engine) begin(now float64) {
+	e.start(now)
+	if works := e.busy != ahead; works != e.works {
+		if e.works = works; works {
+			e.busyFrom = now
+		} else {
+			e.busyFor += now - e.busyFrom
+		}
+	}
+}
+
+// worked is how many seconds the engine has worked.
+func (e *engine) worked(now float64) float64 {
+	if e.works {
+		return e.busyFor + now - e.busyFrom
+	}
+	return e.busyFor
+}
+
+func (e *engine) start(now float64) {
 	if j := e.prefills.head(); j != nil {
 		e.busy, e.next = prefilling, now+e.model.prefill(j.input, e.slow)
 		return

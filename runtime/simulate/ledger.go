@@ -25,7 +25,11 @@ type ledger struct {
 	ratios [64]float64 // observed over predicted prefill, a ring
 	sorted []float64   // the same in order
 	ratioN int
-	before int // tokens at the start of the interval
+	before int  // tokens at the start of the interval
+	plain  bool // nothing is learned
+
+	whole  float64 // predicted prefill of all that wait for it or are in it
+	waitIn int     // Σ input of those
 
 	lastEnd     float64 // of a prefill
 	prefillWork profile.Ratio
@@ -75,10 +79,10 @@ func reserve(j *job, now float64) {
 		p.behind += j.own
 	}
 	p.waiting++
+	p.whole += j.own
+	p.waitIn += j.input
 	p.prefillFree = max(p.prefillFree, now) + j.own
-	d.pending = append(d.pending, j)
-	d.pendIn += j.input
-	d.pendOut += j.output
+	d.await(j)
 }
 
 // prefillEnded takes a request off the prefill side and starts its decode side.
@@ -99,8 +103,9 @@ func prefillEnded(j *job, now float64) {
 	} else {
 		p.behind = max(0, p.behind+left)
 	}
-	p.prefillFree = now + left
-	if p.live == 0 { // beside residents it is not the curve that is compared
+	p.prefillFree, p.whole = now+left, left
+	p.waitIn -= j.input
+	if p.live == 0 && !p.plain { // beside residents it is not the curve that is compared
 		p.prefillWork = p.prefillWork.Add(now-max(j.placed, p.lastEnd), p.v.Curve.Prefill(j.input), p.memory, p.v.PrefillCorrection)
 		p.v.PrefillCorrection = p.prefillWork.Value(p.learn.Min, p.learn.Max)
 	}
@@ -108,14 +113,26 @@ func prefillEnded(j *job, now float64) {
 	if j.queue+j.own > 0 {
 		p.observe((now - j.placed) / (j.queue + j.own))
 	}
-	if i := slices.Index(d.pending, j); i >= 0 { // one that is missing is found by check
-		last := len(d.pending) - 1
-		d.pending[i], d.pending[last] = d.pending[last], nil
-		d.pending = d.pending[:last]
-	}
-	d.pendIn -= j.input
-	d.pendOut -= j.output
+	d.forget(j)
 	d.live++
+}
+
+// await notes a request that will decode here when its prefill has ended, and forget takes it
+// off again.
+func (l *ledger) await(j *job) {
+	l.pending = append(l.pending, j)
+	l.pendIn += j.input
+	l.pendOut += j.output
+}
+
+func (l *ledger) forget(j *job) {
+	if i := slices.Index(l.pending, j); i >= 0 { // one that is missing is found by check
+		last := len(l.pending) - 1
+		l.pending[i], l.pending[last] = l.pending[last], nil
+		l.pending = l.pending[:last]
+	}
+	l.pendIn -= j.input
+	l.pendOut -= j.output
 }
 
 // observe keeps the 80th percentile of the last 64 ratios as the engine's risk.
@@ -129,7 +146,7 @@ func (l *ledger) observe(ratio float64) {
 	i, _ := slices.BinarySearch(l.sorted, ratio)
 	l.sorted = slices.Insert(l.sorted, i, ratio)
 	l.ratioN++
-	if l.ratioN >= 8 {
+	if l.ratioN >= 8 && !l.plain {
 		l.v.Risk = min(2, max(1, profile.Quantile(l.sorted, 0.8)))
 	}
 }
@@ -143,7 +160,7 @@ func (e *engine) settle(now float64) {
 	total := e.made + (s-e.steps)*r
 	made := total - e.settled
 	e.settledAt, e.settled = now, total
-	if dt <= 0 || e.live == 0 || e.waiting > 0 {
+	if dt <= 0 || e.live == 0 || e.waiting > 0 || e.plain {
 		return
 	}
 	kv := e.joinIn + e.tokens + (s-e.steps)*r
@@ -159,7 +176,7 @@ func (e *engine) roll(now, dt float64) {
 		return
 	}
 	e.v.Gap = dt * float64(e.live) / float64(made)
-	if made >= e.learn.MinSamples {
+	if made >= e.learn.MinSamples && !e.plain {
 		e.v.Correction = e.decodeWork.Value(e.learn.Min, e.learn.Max)
 	}
 }

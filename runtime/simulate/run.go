@@ -24,13 +24,27 @@ type Result struct {
 // with both intervals within the promise.
 type Arm struct {
 	Policy     string      `json:"policy"`
-	Topology   string      `json:"topology"` // "hot-swap": roles are labels that move; "static"
+	Topology   string      `json:"topology"`
 	Qualified  int         `json:"qualified"`
 	Attainment float64     `json:"attainment"` // qualified over offered
 	Refused    int         `json:"refused"`
-	TTFT       Percentiles `json:"ttft_ms"` // of completed requests
-	TPOT       Percentiles `json:"tpot_ms"` // of those with two tokens and more
+	Failed     int         `json:"failed,omitempty"` // lost with an engine
+	TTFT       Percentiles `json:"ttft_ms"`          // of completed requests
+	TPOT       Percentiles `json:"tpot_ms"`          // of those with two tokens and more
 	Moves      int         `json:"moves"`
+	Classes    []Class     `json:"by_class"` // all of the workload, in order of appearance
+
+	Timeline *Timeline `json:"-"`
+}
+
+// Class is what an arm did with the requests of one class.
+type Class struct {
+	Class      string      `json:"class"`
+	Offered    int         `json:"offered"`
+	Qualified  int         `json:"qualified"`
+	Attainment float64     `json:"attainment"`
+	Refused    int         `json:"refused"`
+	TTFT       Percentiles `json:"ttft_ms"`
 }
 
 // Mark is a line that arms are compared with.
@@ -50,25 +64,16 @@ type Percentiles struct {
 // ErrConfig marks errors of what Run was asked to do.
 var ErrConfig = errors.New("refuse configuration")
 
-// Run simulates each policy once and every static split beside them. An error is that of
+// Run simulates each policy once in each topology and every static split beside them. An error is that of
 // the configuration, of ctx, or of a state that must not be, with seed and event number.
 func Run(ctx context.Context, c Config) (Result, error) {
 	if err := c.check(); err != nil {
 		return Result{}, fmt.Errorf("%w: %w", ErrConfig, err)
 	}
 	c.index()
-	if len(c.Policies) == 0 {
-		c.Policies = []string{"default"}
-	}
-	var arms []policy
-	for _, name := range c.Policies {
-		p, err := parsePolicy(name, c.Model.Engines)
-		if err != nil {
-			return Result{}, fmt.Errorf("%w: %w", ErrConfig, err)
-		}
-		if !slices.Contains(arms, p) {
-			arms = append(arms, p)
-		}
+	arms, err := arms(c.Policies, c.Topologies, c.Model.Engines)
+	if err != nil {
+		return Result{}, fmt.Errorf("%w: %w", ErrConfig, err)
 	}
 	shown := len(arms)
 	for p := 1; p < c.Model.Engines; p++ {
@@ -91,12 +96,13 @@ func Run(ctx context.Context, c Config) (Result, error) {
 	}
 	best := -1
 	for i, p := range arms {
-		if p.prefill > 0 && (best < 0 || results[i].Qualified > results[best].Qualified ||
+		if p.prefill > 0 && p.topology == "" && (best < 0 || results[i].Qualified > results[best].Qualified ||
 			results[i].Qualified == results[best].Qualified && p.prefill < arms[best].prefill) {
 			best = i
 		}
 	}
 	r.BestStatic = Mark{results[best].Policy, results[best].Qualified, results[best].Attainment}
+	c.together = slices.ContainsFunc(arms, func(p policy) bool { return p.shape() == Aggregated })
 	bound := c.hindsight()
 	r.Hindsight = Mark{Qualified: bound, Attainment: float64(bound) / float64(r.Offered)}
 	for _, a := range results {
@@ -135,8 +141,8 @@ func playAll(ctx context.Context, c *Config, arms []policy) ([]Arm, error) {
 
 // tally is what became of the requests of one class.
 type tally struct {
-	offered, refused, qualified int
-	ttft, tpot                  histogram
+	offered, refused, failed, qualified int
+	ttft, tpot                          histogram
 }
 
 func (t *tally) completed(p model.Params, j *job) {
@@ -152,19 +158,18 @@ func (t *tally) completed(p model.Params, j *job) {
 }
 
 func (w *world) score() Arm {
-	a := Arm{Policy: w.policy.name, Topology: "hot-swap", Moves: w.moves}
-	if w.policy.prefill > 0 {
-		a.Topology = "static"
-	}
+	a := Arm{Policy: w.policy.name, Topology: w.shape, Moves: w.moves, Timeline: w.line}
 	var all tally
 	for i := range w.tallies {
-		if t := &w.tallies[i]; w.c.Score == "" || w.c.classes[i] == w.c.Score {
-			all.offered, all.refused, all.qualified = all.offered+t.offered, all.refused+t.refused, all.qualified+t.qualified
+		t, name := &w.tallies[i], w.c.classes[i]
+		a.Classes = append(a.Classes, Class{name, t.offered, t.qualified, float64(t.qualified) / float64(max(1, t.offered)), t.refused, t.ttft.percentiles()})
+		if w.c.Score == "" || name == w.c.Score {
+			all.offered, all.refused, all.qualified, all.failed = all.offered+t.offered, all.refused+t.refused, all.qualified+t.qualified, all.failed+t.failed
 			all.ttft.join(&t.ttft)
 			all.tpot.join(&t.tpot)
 		}
 	}
-	a.Qualified, a.Refused = all.qualified, all.refused
+	a.Qualified, a.Refused, a.Failed = all.qualified, all.refused, all.failed
 	a.Attainment = float64(a.Qualified) / float64(max(1, all.offered))
 	a.TTFT, a.TPOT = all.ttft.percentiles(), all.tpot.percentiles()
 	return a

@@ -122,8 +122,9 @@ func TestSameSeedSameBytes(t *testing.T) {
 	}
 }
 
-// TestRandomWorkloads runs small fleets in both admission modes: no invariant breaks, no arm
-// passes the bound (Run fails then), and every scored request has one end.
+// TestRandomWorkloads runs small fleets in both admission modes under all policies and
+// topologies, with engines that are slow or die: no invariant breaks, no arm passes the bound
+// (Run fails then), every scored request has one end, and classes add up.
 func TestRandomWorkloads(t *testing.T) {
 	rapid.Check(t, func(t *rapid.T) {
 		m := Model{Engines: rapid.IntRange(2, 4).Draw(t, "engines"), PrefillAtStart: 1,
@@ -137,12 +138,24 @@ func TestRandomWorkloads(t *testing.T) {
 		}
 		c := config(m, float64(rapid.IntRange(1, 20).Draw(t, "ttft"))/10, float64(rapid.IntRange(10, 40).Draw(t, "tpot"))/1000, arrivals...)
 		c.Compare, c.Seed = true, rapid.Uint64().Draw(t, "seed")
+		c.Policies = rapid.SliceOfDistinct(rapid.SampledFrom(PolicyNames()), rapid.ID).Draw(t, "policies")
+		c.Relaunch = float64(rapid.IntRange(0, 10).Draw(t, "relaunch")) / 10
+		if rapid.Bool().Draw(t, "topologies") {
+			c.Topologies = []string{Aggregated, Static, ColdSwap, HotSwap}
+		}
+		if rapid.Bool().Draw(t, "unlike") {
+			c.Unlike = []Unlike{{Engine: m.Engines - 1, Slow: 2, Dies: float64(rapid.IntRange(0, 3).Draw(t, "dies"))}}
+		}
 		c.Params.Open = rapid.Bool().Draw(t, "open")
 		c.Slow = float64(rapid.IntRange(8, 13).Draw(t, "slow")) / 10
 		c.Interval, c.Control.Step, c.Control.EvidenceSpan, c.Control.Cooldown = 0.1, 0.1, 0.2, 0.1
 		r := must2(t, c)
 		for _, a := range r.Arms {
-			if a.Qualified > r.Hindsight.Qualified || a.Qualified+a.Refused > r.Offered || r.Offered != n {
+			offered, qualified := 0, 0
+			for _, k := range a.Classes {
+				offered, qualified = offered+k.Offered, qualified+k.Qualified
+			}
+			if a.Qualified > r.Hindsight.Qualified || a.Qualified+a.Refused+a.Failed > r.Offered || r.Offered != n || offered != n || qualified != a.Qualified {
 				t.Fatalf("%+v beside %+v of %d", a, r.Hindsight, r.Offered)
 			}
 		}
@@ -194,20 +207,24 @@ func TestBrokenStateEndsTheRun(t *testing.T) {
 
 func TestRefusedConfigurations(t *testing.T) {
 	for want, change := range map[string]func(*Config){
-		"arrow is not in this version": func(c *Config) { c.Policies = []string{"arrow"} },
-		`"fast" is unknown`:            func(c *Config) { c.Policies = []string{"fast"} },
-		"does not split 8 engines":     func(c *Config) { c.Policies = []string{"static:3P6D"} },
-		"there are no arrivals":        func(c *Config) { c.Arrivals = nil },
-		"no arrival has class":         func(c *Config) { c.Score = "none" },
-		"slow is 0":                    func(c *Config) { c.Slow = 0 },
-		"promise must be":              func(c *Config) { c.Params.TTFT = 0 },
-		"above 0 seconds and finite":   func(c *Config) { c.Params.TPOT = math.Inf(1) },
-		"arrival 0 is out of order":    func(c *Config) { c.Arrivals[0].At = 1e9 },
-		"engines is 1":                 func(c *Config) { c.Model.Engines = 1 },
-		"prefill_at_start is 8":        func(c *Config) { c.Model.PrefillAtStart = 8 },
-		"decode.m is -1":               func(c *Config) { c.Model.Decode.M = -1 },
-		"must take time":               func(c *Config) { c.Model.Decode = Decode{M: 1} },
-		"arrival 1 is out of order":    func(c *Config) { c.Arrivals = []Arrival{{At: 1}, {At: 0}} },
+		`"fast" is unknown`:             func(c *Config) { c.Policies = []string{"fast"} },
+		`"warm" is unknown`:             func(c *Config) { c.Topologies = []string{"warm"} },
+		"arrow has no form in aggregat": func(c *Config) { c.Policies, c.Topologies = []string{"arrow"}, []string{Aggregated} },
+		"relaunch must take":            func(c *Config) { c.Relaunch = math.NaN() },
+		"engine 8 is not in a fleet":    func(c *Config) { c.Unlike = []Unlike{{Engine: 8, Slow: 2}} },
+		"engine 1: it may be slower":    func(c *Config) { c.Unlike = []Unlike{{Engine: 1, Slow: 0.5}} },
+		"does not split 8 engines":      func(c *Config) { c.Policies = []string{"static:3P6D"} },
+		"there are no arrivals":         func(c *Config) { c.Arrivals = nil },
+		"no arrival has class":          func(c *Config) { c.Score = "none" },
+		"slow is 0":                     func(c *Config) { c.Slow = 0 },
+		"promise must be":               func(c *Config) { c.Params.TTFT = 0 },
+		"above 0 seconds and finite":    func(c *Config) { c.Params.TPOT = math.Inf(1) },
+		"arrival 0 is out of order":     func(c *Config) { c.Arrivals[0].At = 1e9 },
+		"engines is 1":                  func(c *Config) { c.Model.Engines = 1 },
+		"prefill_at_start is 8":         func(c *Config) { c.Model.PrefillAtStart = 8 },
+		"decode.m is -1":                func(c *Config) { c.Model.Decode.M = -1 },
+		"must take time":                func(c *Config) { c.Model.Decode = Decode{M: 1} },
+		"arrival 1 is out of order":     func(c *Config) { c.Arrivals = []Arrival{{At: 1}, {At: 0}} },
 	} {
 		c := config(reference(), 2, 0.05, even(0, 1, 4, 100, 10, "x")...)
 		change(&c)

@@ -6,43 +6,48 @@ import (
 	"math"
 	"strconv"
 
-	"github.com/narwhal-fleet/narwhal/runtime/control"
 	"github.com/narwhal-fleet/narwhal/runtime/model"
 	"github.com/narwhal-fleet/narwhal/runtime/profile"
-	"github.com/narwhal-fleet/narwhal/runtime/sched"
 )
 
 // world is one arm in motion.
 type world struct {
+	fleet
 	c       *Config
 	policy  policy
-	engines []*engine
-	snap    model.Snapshot
-	scratch sched.Scratch
+	kind    kind
+	shape   string // the topology
+	mind    chooser
+	late    late // the mind, if it settles late
+	request model.Request
 	agenda  agenda
-	free    []*job // to be used again
-	ctl     control.State
+	free    []*job  // to be used again
 	tallies []tally // by class
+	line    *Timeline
 
-	now                       float64
 	nextTick                  float64
 	count                     int // events
 	offered, turned, complete int
 	there                     int // requests on engines
 	moves                     int
+	lost                      int       // with an engine
+	away                      int       // engines that drain or are launched anew
 	dirty                     []*engine // changed by the event in work
 	thorough                  bool      // look at every request after every event
 }
 
 func newWorld(c *Config, p policy) *world {
-	w := &world{c: c, policy: p, ctl: control.New(c.Control, 0), nextTick: c.Interval, tallies: make([]tally, len(c.classes)), thorough: c.thorough}
-	prefill := p.prefill
-	if prefill == 0 {
-		prefill = c.Model.PrefillAtStart
-	}
+	w := &world{c: c, policy: p, kind: p.kind(), shape: p.shape(), nextTick: c.Interval, tallies: make([]tally, len(c.classes)), thorough: c.thorough}
 	w.snap = model.Snapshot{Params: c.Params, Engines: make([]model.EngineView, c.Model.Engines)}
+	w.mind = w.kind.build(c, book{w.settings()})
+	w.late, _ = w.mind.(late)
+	if c.Timeline {
+		w.line = newTimeline(c)
+	}
+	prefill := w.prefillAtStart()
 	for i := range w.snap.Engines {
 		e := &engine{model: &c.Model, slow: c.Slow, index: i, next: math.Inf(1)}
+		e.plain = !w.kind.learns
 		v := &w.snap.Engines[i]
 		*v = model.EngineView{ID: fmt.Sprintf("e%03d", i), Role: model.Decode, Live: true, Curve: c.Model.curve(), Risk: 1, Correction: 1, PrefillCorrection: 1, Later: e}
 		if i < prefill {
@@ -55,12 +60,17 @@ func newWorld(c *Config, p policy) *world {
 		w.engines = append(w.engines, e)
 		w.agenda.add(e)
 	}
+	for _, u := range c.Unlike {
+		if u.Slow > 0 {
+			w.engines[u.Engine].slow *= u.Slow
+		}
+	}
 	return w
 }
 
 // run plays all events until the last request is done.
 func (w *world) run(ctx context.Context) error {
-	for w.turned+w.complete < len(w.c.Arrivals) {
+	for w.turned+w.complete+w.lost < len(w.c.Arrivals) {
 		if w.count%4096 == 0 && ctx.Err() != nil {
 			return context.Cause(ctx)
 		}
@@ -91,7 +101,7 @@ func (w *world) step() error {
 		w.arrive(w.job())
 	default:
 		if ticks = true; math.IsInf(e.next, 1) && math.IsInf(arrives, 1) {
-			return fmt.Errorf("%d requests wait and nothing happens", w.offered-w.turned-w.complete)
+			return fmt.Errorf("%d requests wait and nothing happens", w.inflight())
 		}
 		w.now = w.nextTick
 		w.tick()
@@ -126,9 +136,20 @@ func (w *world) end(e *engine) {
 	w.touch(e)
 	if j := prefilled; j != nil {
 		first := !e.prefillWork.Seen()
+		if w.late != nil {
+			w.look()
+			w.resettle(j, w.late.settle(&w.fleet, j))
+		}
 		prefillEnded(j, w.now)
 		if first {
 			w.expect()
+		}
+		if j.d.dead {
+			j.d.live--
+			w.lose(j)
+			e.begin(w.now)
+			w.agenda.fix(e)
+			return
 		}
 		j.d.addDecode(j, w.now)
 		if j.d != e {
@@ -147,8 +168,11 @@ func (w *world) end(e *engine) {
 		j.place = done
 		e.live--
 		w.complete++
-		w.ctl, _ = control.Step(w.ctl, control.Outcome{Input: j.input, Wanted: j.output, Output: j.output})
+		w.mind.ended(j.input, j.output)
 		w.tallies[j.class].completed(w.c.Params, j)
+		if w.line != nil {
+			w.line.first(j)
+		}
 		w.free = append(w.free, j)
 	}
 	e.begin(w.now)
@@ -158,6 +182,7 @@ func (w *world) end(e *engine) {
 // learnHandoff smooths the delay between a prefill's end and the first token elsewhere,
 // less the token's own interval.
 func (w *world) learnHandoff(j *job) {
+	w.sum, w.n = w.sum+j.first-j.prefilled, w.n+1
 	own := max(0, j.first-j.prefilled-j.d.v.Curve.Interval(j.d.live, 0))
 	if w.snap.Handoff == 0 {
 		w.snap.Handoff = own
@@ -176,6 +201,9 @@ func (w *world) look() {
 
 // expect gives engines that have not worked yet the corrections of those that have.
 func (w *world) expect() {
+	if !w.kind.learns {
+		return
+	}
 	prefill := profile.Typical(func(yield func(profile.Ratio, float64) bool) {
 		for _, e := range w.engines {
 			if !yield(e.prefillWork, e.v.PrefillCorrection) {
@@ -206,18 +234,19 @@ func (w *world) tick() {
 		e.roll(w.now, w.c.Interval)
 	}
 	w.expect()
-	if w.policy.prefill > 0 {
+	w.handoff, w.sum, w.n = w.sum/max(1, w.n), 0, 0
+	w.fail()
+	w.relaunch()
+	if w.line != nil {
+		w.line.tick(w)
+	}
+	if !w.policy.moves() || w.away > 0 {
 		return
 	}
 	w.look()
-	var actions []control.Action
-	w.ctl, actions = control.Step(w.ctl, control.Tick{Snapshot: w.snap})
-	for _, a := range actions {
-		if m, ok := a.(control.Move); ok {
-			e := w.engine(m.Engine)
-			e.v.Role, e.v.RoleSince = m.To, w.now
-			w.moves++
-			w.touch(e)
-		}
+	for _, m := range w.mind.tick(&w.fleet) {
+		w.move(w.engine(m.Engine), m.To)
 	}
 }
+
+func (w *world) inflight() int { return w.offered - w.turned - w.complete - w.lost }

@@ -1,0 +1,58 @@
+package control
+
+import (
+	"math"
+	"slices"
+
+	"github.com/narwhal-fleet/narwhal/runtime/model"
+)
+
+// Target is the split of the live engines whose busier role has the least to do under the
+// demand of the window, whatever the split is now; the fewest prefill engines win a tie. It is
+// not ok while the evidence does not suffice for a move.
+func (s State) Target(snap model.Snapshot) (prefill int, ok bool) {
+	l := measure(snap.Engines, snap.At)
+	dem := s.roll(snap.At).demand(snap.Engines, snap.At, s.Params.Window)
+	if s.unjudgeable(l, dem) != "" {
+		return 0, false
+	}
+	least := math.Inf(1)
+	for p := s.Params.MinPrefill; p <= l.p+l.d-s.Params.MinDecode; p++ {
+		if busier := math.Max(dem.Prefill/float64(p), dem.Decode/float64(l.p+l.d-p)); busier < least*(1-1e-9) {
+			prefill, least = p, busier
+		}
+	}
+	return prefill, prefill > 0
+}
+
+// Toward returns the moves that give a split that number of live prefill engines, those first
+// that lose least. Floors hold; what cannot move stays.
+func Toward(par Params, snap model.Snapshot, prefill int) (moves []Move) {
+	snap.Engines = slices.Clone(snap.Engines)
+	for {
+		l := measure(snap.Engines, snap.At)
+		from := model.Decode
+		switch {
+		case l.p == prefill, l.p < prefill && l.d <= par.MinDecode, l.p > prefill && l.p <= par.MinPrefill:
+			return moves
+		case l.p > prefill:
+			from = model.Prefill
+		}
+		id, ok := donor(par, snap, from, true)
+		if !ok {
+			return moves
+		}
+		for i := range snap.Engines {
+			if e := &snap.Engines[i]; e.ID == id {
+				e.Role, e.RoleSince = from.Other(), snap.At
+			}
+		}
+		moves = append(moves, Move{Engine: id, To: from.Other(), By: ByTarget, Rule: RuleTarget})
+	}
+}
+
+// Words of the policies that are there to be compared with.
+const (
+	ByTarget   = "target"
+	RuleTarget = "target_state"
+)

@@ -1,0 +1,73 @@
+package simulate
+
+import (
+	"math"
+
+	"github.com/narwhal-fleet/narwhal/runtime/control"
+	"github.com/narwhal-fleet/narwhal/runtime/model"
+)
+
+// arrow follows Arrow (arXiv:2505.11916) as far as its algorithms are on record.
+//
+// Algorithm 1 places by pairs of costs in lexical order: first the other phase's work on the
+// engine, then its own; an engine within the promise goes before one that is not. Nobody is
+// refused. The place to decode is settled when the prefill has ended. Algorithm 2 looks once an
+// interval: when the load of one role is at its promise and that of the other below half of it,
+// one engine changes, an engine that still has work of the other phase first, then the one with
+// least work; between two moves to decode lies a cooldown.
+//
+// Missing: the published pseudo-code itself, and Algorithm 3 with the engine's own queue (its
+// chunked prefill and migration queue); the engine model's order stands in for it.
+type arrow struct {
+	book
+	lastToDecode float64
+}
+
+func newArrow(_ *Config, b book) chooser {
+	return &arrow{book: b, lastToDecode: math.Inf(-1)}
+}
+
+func (a *arrow) place(f *fleet, r *model.Request) placement {
+	p, d := f.lexPrefill(r.Input), f.lexDecode(r.Input, nil)
+	if p < 0 || d < 0 {
+		return placement{}
+	}
+	return f.on(p, d, r)
+}
+
+func (a *arrow) settle(f *fleet, j *job) *engine { return f.settled(j) }
+
+func (a *arrow) tick(f *fleet) []control.Move {
+	par := a.ctl.Params
+	prefill, decode, p, d := a.loads(f)
+	switch {
+	case p == 0 || d == 0:
+	case prefill >= par.Expand && decode <= par.Shrink && d > par.MinDecode:
+		return control.Toward(par, f.snap, p+1)
+	case decode >= par.Expand && prefill <= par.Shrink && p > par.MinPrefill && f.now-a.lastToDecode >= par.Cooldown:
+		a.lastToDecode = f.now
+		return control.Toward(par, f.snap, p-1)
+	}
+	return nil
+}
+
+// loads are the mean loads of the roles, 1 at the promise, and how many live engines they have.
+func (a *arrow) loads(f *fleet) (prefill, decode float64, p, d int) {
+	par := &f.snap.Params
+	for _, e := range f.engines {
+		switch {
+		case !e.v.Live:
+		case e.v.Role == model.Prefill:
+			p, prefill = p+1, prefill+e.whole/par.TTFT
+		default:
+			d++
+			if idle := e.v.Curve.Interval(0, 0); e.live == 0 {
+			} else if idle >= par.TPOT {
+				decode += e.v.Gap / par.TPOT
+			} else {
+				decode += max(0, e.v.Gap-idle) / (par.TPOT - idle)
+			}
+		}
+	}
+	return prefill / max(1, float64(p)), decode / max(1, float64(d)), p, d
+}
