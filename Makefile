@@ -37,8 +37,8 @@ bench: ## Runs the benchmarks
 sim: ## Simulates every policy and writes docs/evaluation.md with its pictures; three minutes
 	$(GO) run ./internal/evaluation -root . -output docs
 
-soak: ## Long load on a fleet with faults: NARWHAL_SOAK_FOR (10m), NARWHAL_SOAK_STREAMS (500)
-	$(GO) test -tags soak -count=1 -v -timeout 3h -run '^TestSoak' ./runtime/router
+soak: ## Long load on a fleet with faults: NARWHAL_SOAK_FOR (10m), NARWHAL_SOAK_STREAMS (500), NARWHAL_SOAK_KILLS_FOR (2m), NARWHAL_SOAK_KILLS_STREAMS (200)
+	$(GO) test -tags soak -count=1 -v -timeout 3h -run '^TestSoak(Streams|Kills)$$' ./runtime/router
 
 clients: ## Runs the openai client, aiperf and curl against a router; needs Python 3 and PyPI
 	test -x $(CACHE)/clients/bin/aiperf || { python3 -m venv $(CACHE)/clients && $(CACHE)/clients/bin/pip install -q -r internal/clients/requirements.txt; }
