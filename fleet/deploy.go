@@ -142,6 +142,8 @@ type Router struct {
 	// LendFrom is the share of slo.ttft_s that a prefill must wait for decode engines to take it
 	// where their residents can bear it; 0 = never.
 	LendFrom float64 `json:"lend_from"`
+	// PrefixAffinity prices prefills by what engines are believed to hold of the prompt.
+	PrefixAffinity bool `json:"prefix_affinity"`
 }
 
 // Standby places a warm standby.

@@ -15,6 +15,7 @@ const (
 	DefaultRotateBytes   = 256 << 20
 	DefaultKeep          = 0 // all
 	DefaultLendFrom      = 0.1
+	DefaultAffinity      = true
 )
 
 // RouterHTTP is how the router meets its clients. Paths are on the router's host.

@@ -107,6 +107,9 @@ func TestRouterDefaults(t *testing.T) {
 	if r.LendFrom != fleet.DefaultLendFrom {
 		t.Errorf("lend_from is %v", r.LendFrom)
 	}
+	if r.PrefixAffinity != fleet.DefaultAffinity {
+		t.Errorf("prefix_affinity is %v", r.PrefixAffinity)
+	}
 	if diff := cmp.Diff(fleet.RouterJournal{RotateBytes: fleet.DefaultRotateBytes, Keep: fleet.DefaultKeep}, r.Journal); diff != "" {
 		t.Error(diff)
 	}

@@ -36,6 +36,7 @@ type haFlags struct {
 	keepAlive, lame, head float64
 	goOn                  bool
 	lend                  float64
+	affinity              bool
 	tenants, control      string
 	state                 string
 	idle                  float64
@@ -74,6 +75,7 @@ func (f *haFlags) add(c *cobra.Command, standbyVerb bool) {
 	s.StringVar(&f.control, "control-token", "", "bearer token of the lifecycle routes, as env:NAME or file:PATH")
 	s.BoolVar(&f.goOn, "continue-streams", false, "let greedy streams whose engine died go on exactly on another one")
 	s.Float64Var(&f.lend, "lend-from", fleet.DefaultLendFrom, "share of slo.ttft_s that a prefill must wait for decode engines to take it where their residents can bear it; 0 = never")
+	s.BoolVar(&f.affinity, "prefix-affinity", fleet.DefaultAffinity, "price prefills by what engines are believed to hold of the prompt, and skip the transfer where a decode engine holds enough of it")
 	s.Float64Var(&f.head, "header-timeout", fleet.DefaultHeaderTimeout.Seconds(), "seconds that a request's head may take")
 }
 
@@ -114,7 +116,7 @@ func (f *haFlags) valid(given func(string) bool) error {
 func (f *haFlags) surface(a *app, cfg *router.Config) (err error) {
 	cfg.HTTP.KeepAlive, cfg.HTTP.LameDuck, cfg.HTTP.HeaderTimeout = seconds(f.keepAlive), seconds(f.lame), seconds(f.head)
 	cfg.HTTP.IdleTimeout, cfg.HTTP.MaxHeaderBytes = seconds(f.idle), f.headBytes
-	cfg.Access.Tenants, cfg.Continue, cfg.LendFrom = f.tenants, f.goOn, f.lend
+	cfg.Access.Tenants, cfg.Continue, cfg.LendFrom, cfg.PrefixAffinity = f.tenants, f.goOn, f.lend, f.affinity
 	if f.control != "" {
 		if cfg.Access.Control, err = referred(a, f.control); err != nil {
 			return problem.Wrap(problem.Invalid, "control_token", "read the control token", err, "--control-token env:NAME or file:PATH")

@@ -34,6 +34,9 @@ func options(r fleet.Router) (argv []string) {
 	if r.LendFrom != fleet.DefaultLendFrom {
 		text("--lend-from", strconv.FormatFloat(r.LendFrom, 'g', -1, 64))
 	}
+	if r.PrefixAffinity != fleet.DefaultAffinity {
+		argv = append(argv, "--prefix-affinity="+strconv.FormatBool(r.PrefixAffinity))
+	}
 	text("--tenants", filePath(h.Tenants))
 	text("--control-token", string(h.ControlToken))
 	text("--lease-path", l.Path)

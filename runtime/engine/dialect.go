@@ -74,8 +74,9 @@ type Handoff struct {
 	Flat bool
 	// Tokens with KV on the producer.
 	Tokens int
-	// CachedTokens is the producer's own prefix-cache hit.
+	// CachedTokens is the producer's own prefix-cache hit, if it told one.
 	CachedTokens int
+	CachedTold   bool
 	// RemotePrefill and RemoteDecode as the handoff states them.
 	RemotePrefill, RemoteDecode bool
 	// TransferMode is "pull" or "push".

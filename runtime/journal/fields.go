@@ -134,7 +134,13 @@ prefill_iid | string or null | - | - | Prefill engine of the last attempt.
 decode_iid | string or null | - | - | Decode engine of it.
 crossed | bool | - | - | Whether they are two.
 cached_tokens | object | tokens | - | By engine, what its prefix cache held of the prompt.
-cache_placement | object or null | - | - | Always null: prices do not know prefixes.
+cache_placement | object or null | - | - | Of a placement that rested on tokens in an engine's cache; null otherwise.
+cache_placement.placed_iid | string | - | - | Prefill engine.
+cache_placement.placed_cached_tokens | int | tokens | - | Of the prompt, believed to be in its cache.
+cache_placement.evidence_sequence | int or null | - | - | Always null: what a cache holds is estimated from the prompts that the engine had.
+cache_placement.predicted_prefill_s | number | s | - | Predicted prefill of the rest.
+cache_placement.cold_prefill_s | number | s | - | Predicted prefill there of the whole prompt.
+cache_placement.cold_choice_iid | string or null | - | - | Prefill engine if no cache held anything; null = refused.
 token_accounting | string | - | - | usage, or unavailable without a count.
 error | string or null | - | - | Detail for operators, at most 500 bytes.
 status | int or null | - | - | HTTP status of the answer.

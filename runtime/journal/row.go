@@ -114,6 +114,16 @@ type Legs struct {
 	Decode  float64 `json:"decode"`
 }
 
+// CachePlacement is a placement that rested on tokens that an engine holds in its cache.
+type CachePlacement struct {
+	Placed     string  `json:"placed_iid"`
+	Cached     int     `json:"placed_cached_tokens"`
+	Sequence   *int    `json:"evidence_sequence"` // of a cache's own account; null = an estimate
+	Predicted  float64 `json:"predicted_prefill_s"`
+	Cold       float64 `json:"cold_prefill_s"`  // without the cached tokens
+	ColdChoice *string `json:"cold_choice_iid"` // without those of any engine; null = refused
+}
+
 // Row is the terminal row of one request. Pointers are null where nothing was measured.
 type Row struct {
 	Head
@@ -145,9 +155,10 @@ type Row struct {
 	Decode         *string   `json:"decode_iid"`
 	Crossed        bool      `json:"crossed"`
 
-	CachedTokens    map[string]int `json:"cached_tokens"`
-	CachePlacement  any            `json:"cache_placement"`
-	TokenAccounting string         `json:"token_accounting"`
+	CachedTokens map[string]int `json:"cached_tokens"`
+	// CachePlacement is of the last placement; null unless it rested on cached tokens.
+	CachePlacement  *CachePlacement `json:"cache_placement"`
+	TokenAccounting string          `json:"token_accounting"`
 
 	Error     *string       `json:"error"`
 	Status    *int          `json:"status"`

@@ -143,6 +143,11 @@ func (e *EngineView) Prefill(n int) float64 {
 	return float64(e.PrefillKappa() * e.Curve.Prefill(n))
 }
 
+// Warm is Prefill with the first cached tokens in the engine's prefix cache.
+func (e *EngineView) Warm(n, cached int) float64 {
+	return float64(e.PrefillKappa() * e.Curve.Warm(n, cached))
+}
+
 // PrefillKappa returns the prefill correction.
 func (e *EngineView) PrefillKappa() float64 {
 	if e.PrefillCorrection <= 0 {
@@ -169,7 +174,18 @@ type Request struct {
 	Expected int `json:"expected"`
 	// Unsplit asks for both phases on one engine.
 	Unsplit bool `json:"unsplit,omitempty"`
+	// Cached is how many tokens of the prompt each engine of the snapshot is believed to hold,
+	// in its order and fewer than Input; nil = none of them any.
+	Cached []int `json:"cached,omitempty"`
 	// AvoidPrefill and AvoidDecode name engines that failed this request before.
 	AvoidPrefill []string `json:"avoid_prefill,omitempty"`
 	AvoidDecode  []string `json:"avoid_decode,omitempty"`
+}
+
+// Held is how many tokens of the prompt the engine at an index of the snapshot is believed to hold.
+func (r *Request) Held(index int) int {
+	if index >= len(r.Cached) {
+		return 0
+	}
+	return r.Cached[index]
 }

@@ -36,6 +36,21 @@ func (c *Curve) Prefill(n int) float64 {
 	return math.Max(0, t)
 }
 
+// Warm returns the seconds that a prompt of n tokens takes alone when the first c of them are in
+// the engine's cache: T(n) − T(c) beside the constant part, at least what its tail takes alone
+// and at most what all of it takes.
+func (c *Curve) Warm(n, cached int) float64 {
+	if cached <= 0 || n <= 0 {
+		return c.Prefill(n)
+	}
+	cached = min(cached, n)
+	alone := c.Prefill(n - cached)
+	// A·n² − A·c² = A·u² + 2·A·c·u with a tail of u tokens; the step is the tail's.
+	u := max(n-cached, c.PrefillMin)
+	more := 2 * c.A * float64(cached) * float64(u)
+	return math.Min(math.Max(alone, alone+more), math.Max(alone, c.Prefill(n)))
+}
+
 // Interval returns the seconds between tokens in a batch of r requests holding k tokens.
 func (c *Curve) Interval(r, k int) float64 {
 	return c.interval(float64(r), float64(k))

@@ -193,3 +193,27 @@ func FuzzReadStore(f *testing.F) {
 		}
 	})
 }
+
+// A cached head never makes a prefill dearer, and what is left costs at least what it costs alone.
+func TestWarmLiesBetweenTailAndWhole(t *testing.T) {
+	rapid.Check(t, func(t *rapid.T) {
+		c := Curve{A: rapid.Float64Range(0, 1e-8).Draw(t, "a"), B: rapid.Float64Range(0, 1e-4).Draw(t, "b"), C: rapid.Float64Range(0, 0.01).Draw(t, "c"),
+			PrefillMin: rapid.IntRange(0, 200).Draw(t, "least")}
+		n := rapid.IntRange(1, 20000).Draw(t, "n")
+		cached := rapid.IntRange(0, n-1).Draw(t, "cached")
+		less := rapid.IntRange(0, cached).Draw(t, "less")
+		got, whole, tail := c.Warm(n, cached), c.Prefill(n), c.Prefill(n-cached)
+		if got < tail || got < c.Prefill(0) || got > whole*(1+1e-12) {
+			t.Fatalf("%v, tail %v, whole %v", got, tail, whole)
+		}
+		if c.PrefillMin == 0 && got > c.Warm(n, less)*(1+1e-12) {
+			t.Fatalf("%d cached: %v, %d cached: %v", cached, got, less, c.Warm(n, less))
+		}
+		if c.Warm(n, 0) != whole {
+			t.Fatal("nothing is cached")
+		}
+		if want := whole - c.Prefill(cached) + c.Prefill(0); c.PrefillMin == 0 && math.Abs(got-want) > 1e-9 {
+			t.Fatalf("%v, want %v", got, want)
+		}
+	})
+}

@@ -94,6 +94,7 @@ func (q *request) prefillLeg(ctx context.Context, l *claim, n int, body splice.O
 		}
 		if f == nil {
 			o.absolve(l.p, classConnection, classInference, classHandoff)
+			o.shown(l, l.told)
 			o.n.decodeAttempts++
 			o.pin(l)
 			o.decoding(l)
@@ -119,8 +120,11 @@ func (q *request) handoff(l *claim, raw []byte, id string) (*engine.Handoff, *fa
 	if err := q.r.dialect.Check(h, want); err != nil {
 		return h, q.badHandoff(l, err)
 	}
-	if u.CachedTokens > 0 {
-		q.row.CachedTokens[l.p.id] = u.CachedTokens
+	if h.CachedTold || u.CachedTokens > 0 {
+		l.told = max(0, h.CachedTokens, u.CachedTokens)
+	}
+	if l.told > 0 {
+		q.row.CachedTokens[l.p.id] = l.told
 	}
 	return h, nil
 }

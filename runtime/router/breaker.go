@@ -85,6 +85,7 @@ func (o *owner) eject(n *node, cause string) {
 	}
 	o.unhold(n, endEjected)
 	n.ejected, n.verifying = cause, ""
+	n.forget()
 	if cause != causeHealth && cause != causeInference && cause != causeDrift {
 		n.incarnation = ""
 		n.tether.end()
@@ -105,6 +106,7 @@ func (o *owner) readmit(n *node, f facts, evidence string) {
 	clear(n.streak)
 	clear(n.sources)
 	n.facts, n.known, n.counters, n.incarnation = f, true, nil, ""
+	n.forget()
 	o.n.readmissions[[2]string{n.id, evidence}]++
 	o.publish()
 	o.set.Logger.Info("engine readmitted", "engine", n.id, "evidence", evidence)

@@ -49,6 +49,9 @@ type Config struct {
 	// LendFrom is the share of slo.ttft_s that a prefill must wait for decode engines to take it
 	// where their residents can bear it; 0 = never. Pinned engines and SGLang's take none.
 	LendFrom float64
+	// PrefixAffinity prices prefills by what engines are believed to hold of the prompt, and runs
+	// a request whole on a decode engine where that is cheaper.
+	PrefixAffinity bool
 	// Continue lets greedy streams whose engine died go on exactly on another one.
 	Continue bool
 	HA       HA

@@ -35,6 +35,9 @@ func (q *request) end(f *failure) {
 		if q.answered && q.claim != nil {
 			o.absolve(q.claim.d, classConnection, classInference, classStream, classHandoff)
 		}
+		if q.answered && q.claim != nil {
+			q.kept(o, q.claim)
+		}
 		if q.handoffDelay > 0 && q.claim != nil {
 			o.learnHandoff(q.handoffDelay, q.claim)
 		}
@@ -48,6 +51,21 @@ func (q *request) end(f *failure) {
 		}
 	})
 	q.finished()
+}
+
+// kept notes what the decode engine has in its cache after a whole answer, and what it had if it
+// did both phases and tells. It runs in the owner's goroutine.
+func (q *request) kept(o *owner, l *claim) {
+	if q.cont.goesOn() {
+		return
+	}
+	o.holds(l.d, l)
+	if l.p == l.d && q.usage != nil && q.usage.Cached >= 0 {
+		if q.usage.Cached > 0 {
+			q.row.CachedTokens[l.p.id] = q.usage.Cached
+		}
+		o.shown(l, q.usage.Cached)
+	}
 }
 
 func (q *request) fail(f *failure) {

@@ -64,7 +64,7 @@ type tweak func(*Config)
 func startBed(t *testing.T, prefill, decode int, sim fleet.Simulated, tweaks ...tweak) *testbed {
 	t.Helper()
 	b := &testbed{t: t, journal: filepath.Join(t.TempDir(), "journal.jsonl")}
-	cfg := Config{Fleet: fleetDoc(), Listen: "127.0.0.1:0", JournalPath: b.journal, Logger: slog.New(slog.NewTextHandler(testWriter{t}, nil))}
+	cfg := Config{Fleet: fleetDoc(), Listen: "127.0.0.1:0", JournalPath: b.journal, PrefixAffinity: true, Logger: slog.New(slog.NewTextHandler(testWriter{t}, nil))}
 	ctx, cancel := context.WithTimeout(context.Background(), 20*time.Second)
 	defer cancel()
 	var rows []profile.Row

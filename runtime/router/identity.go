@@ -202,6 +202,7 @@ func (r *Router) recheck(n *node, id string) {
 			r.own.eject(n, causeIdentity)
 		case err == nil:
 			n.incarnation = id
+			n.forget()
 		}
 	})
 }

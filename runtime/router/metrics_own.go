@@ -34,6 +34,11 @@ func (o *owner) ownSeries(s *series) {
 	for _, n := range o.nodes {
 		s.put("router_engine_correction", n.prefillKappa, n.id, "prefill")
 		s.put("router_engine_correction", n.kappa, n.id, "decode")
+		if o.set.PrefixAffinity {
+			s.count("router_prefix_chunks", n.prefixes.Len(), n.id)
+			s.count("router_prefix_believed_tokens_total", n.believed, n.id)
+			s.count("router_prefix_confirmed_tokens_total", n.confirmed, n.id)
+		}
 		if e := o.drifts.Of(n.id); e.ScoredAt > 0 {
 			s.put("router_drift_score", e.Score, n.id)
 		}

@@ -189,6 +189,9 @@ router_processors g - Processors that the runtime may use.
 router_handoff_refusals_total c iid Handoffs that failed their check, by their producer.
 router_retry_denials_total c cause Retries that the budget refused, by cause.
 router_drift_score g iid Token interval of the last drift window over the one of the profile; absent before the first.
+router_prefix_chunks g iid Parts of prompts, of 512 bytes each, that the engine's cache is believed to hold; absent with --prefix-affinity off.
+router_prefix_believed_tokens_total c iid Tokens that an engine was believed to hold of prompts that it prefilled and told what it held.
+router_prefix_confirmed_tokens_total c iid Of those, what the engine said that it held.
 router_stripped_fields_total c field Client fields that no engine was given.
 router_stray_handoffs_total c - Handoffs that nobody read: their blocks stay until the lease ends.
 router_engine_alarms_total c iid,alarm What engines' own counters say went wrong although every answer was good.

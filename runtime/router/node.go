@@ -11,7 +11,9 @@ import (
 	"github.com/narwhal-fleet/narwhal/fleet"
 	"github.com/narwhal-fleet/narwhal/runtime/engine"
 	"github.com/narwhal-fleet/narwhal/runtime/engine/wire"
+	"github.com/narwhal-fleet/narwhal/runtime/journal"
 	"github.com/narwhal-fleet/narwhal/runtime/model"
+	"github.com/narwhal-fleet/narwhal/runtime/prefix"
 	"github.com/narwhal-fleet/narwhal/runtime/profile"
 )
 
@@ -35,6 +37,12 @@ type claim struct {
 	firstAt         atomic.Pointer[float64] // its first token from d
 	watched         int64                   // tokens at the last look at drift
 	quiet           float64                 // seconds without one up to then
+	prompt          *promptHead             // what p and d hold of it afterwards; nil = not told
+	cached          int                     // tokens of it that p was believed to hold
+	cachedD         int                     // and d
+	told            int                     // that p said it held; -1 = it did not say
+	rested          *journal.CachePlacement // why it is p; nil = not for what it holds
+	lifeP, lifeD    int                     // cacheLife of p and d then
 }
 
 // node is one engine. Fields below clients belong to the owner.
@@ -89,6 +97,10 @@ type node struct {
 	outstanding  int           // handoffs made and not settled
 	strays       []stray
 	counters     *engine.State   // of the last scrape; nil = none
+	prefixes     prefix.Index    // prompts that its cache is believed to hold
+	cacheLife    int             // how often that was forgotten whole
+	believed     int             // tokens, of prefills that told what it held
+	confirmed    int             // of those
 	local        int             // prefills given to it since that scrape, probes apart
 	probed       atomic.Int64    // those of probes
 	incarnation  string          // engine id of its handoffs; "" = not seen since it was examined
@@ -120,8 +132,10 @@ func newNode(e fleet.Engine, row profile.Row, set *settings) (*node, error) {
 	if err != nil {
 		return nil, err
 	}
-	return &node{id: e.IID, url: e.URL, data: data, control: control, row: row, curve: row.Curve(), pinned: e.Pin, role: model.Role(e.Role),
-		state: stateActive, tether: newTether(), streak: map[string]int{}, pending: map[*claim]struct{}{}, decoding: map[*claim]struct{}{}, risk: 1, kappa: 1, prefillKappa: 1}, nil
+	n := &node{id: e.IID, url: e.URL, data: data, control: control, row: row, curve: row.Curve(), pinned: e.Pin, role: model.Role(e.Role),
+		state: stateActive, tether: newTether(), streak: map[string]int{}, pending: map[*claim]struct{}{}, decoding: map[*claim]struct{}{}, risk: 1, kappa: 1, prefillKappa: 1}
+	n.prefixes.SetLimit(prefixLimit(n.curve.KVCapacity, set.Fleet.Engine.CharsPerToken))
+	return n, nil
 }
 
 func (n *node) live() bool { return n.ejected == "" && !n.draining && n.hold == nil && !n.switching }

@@ -31,6 +31,8 @@ type owner struct {
 	nodes      []*node
 	views      []model.EngineView // of the last snapshot
 	scratch    sched.Scratch
+	cold       sched.Scratch // of decisions that are only told
+	cached     []int         // of the last request, by engine
 	ctl        control.State
 	n          counters
 	flips      []*flip
@@ -264,7 +266,10 @@ func (o *owner) place(r model.Request, first bool, now float64) (sched.Decision,
 	if d.OverBudget {
 		o.n.unserved++
 	}
+	rested := o.rested(&d, &snap, r, now, first)
 	l := &claim{p: o.node(d.Prefill), d: o.node(d.Decode), own: d.Own, input: r.Input, expected: max(1, r.Expected), arrived: r.Arrived, at: now, queue: d.Parts.Queue}
+	l.cached, l.cachedD, l.told, l.rested = d.Cached, d.CachedDecode, -1, rested
+	l.lifeP, l.lifeD = l.p.cacheLife, l.d.cacheLife
 	l.meet = l.p.facts.meet
 	l.blockSize, l.ttl = l.p.facts.blockSize, o.set.leaseOf(l.p)
 	l.p.settle(now, o.memory())
@@ -302,13 +307,21 @@ func (o *owner) prefilled(l *claim, now float64, ok bool) {
 func (o *owner) learnPrefill(l *claim, now float64) {
 	if len(l.p.decoding) == 0 {
 		r := o.set.Fleet.Controller.Reactive
-		l.p.prefillWork = l.p.prefillWork.Add(now-max(l.at, l.p.lastPrefill), l.p.curve.Prefill(l.input), o.memory(), l.p.prefillKappa)
+		l.p.prefillWork = l.p.prefillWork.Add(now-max(l.at, l.p.lastPrefill), l.p.curve.Warm(l.input, l.warm()), o.memory(), l.p.prefillKappa)
 		l.p.prefillKappa = l.p.prefillWork.Value(r.DecodeCorrectionMin, r.DecodeCorrectionMax)
 		o.presume()
 	}
 	if l.queue+l.own > 0 {
 		l.p.observe((now - l.at) / (l.queue + l.own))
 	}
+}
+
+// warm is how many tokens of the prompt p did not have to compute: by its own word if it gave one.
+func (l *claim) warm() int {
+	if l.prompt != nil && l.told >= 0 {
+		return l.told
+	}
+	return l.cached
 }
 
 // presume gives engines that have not worked yet the corrections of those that have.

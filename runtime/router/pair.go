@@ -50,6 +50,9 @@ func (q *request) pairedLegs(ctx context.Context, l *claim, n int, body splice.O
 	}
 	p := <-done
 	q.row.Upstream.Prefill += l.prefillTook()
+	if l.told > 0 {
+		q.row.CachedTokens[l.p.id] = l.told
+	}
 	if p != nil && !p.sibling {
 		return p
 	}
@@ -76,13 +79,17 @@ func (q *request) pair(l *claim, n int, body splice.Object) (first, second []byt
 // prefillOf runs the prefill leg of a pair and drains its answer.
 func (q *request) prefillOf(ctx context.Context, l *claim, n int, leg []byte) *failure {
 	o := q.r.own
-	_, f := q.sendPrefill(ctx, l.p, leg, legID(q.row.RID, n, phasePrefill))
+	raw, f := q.sendPrefill(ctx, l.p, leg, legID(q.row.RID, n, phasePrefill))
 	end := o.now()
+	if f == nil && l.prompt != nil {
+		l.told = cachedIn(raw)
+	}
 	l.prefilledAt.Store(&end)
 	o.do(func() {
 		o.prefilled(l, end, f == nil)
 		if f == nil {
 			o.absolve(l.p, classConnection, classInference, classHandoff)
+			o.shown(l, l.told)
 			o.decoding(l)
 		}
 	})

@@ -29,6 +29,8 @@ type call struct {
 	choices int
 	// uncounted means that a tokenize call does not take this prompt.
 	uncounted bool
+	several   bool     // the prompt is a list of prompts
+	foreign   bool     // the prompt has parts that are no text
 	stripped  []string // members that no client may send to an engine
 }
 
@@ -172,6 +174,7 @@ func (c *call) listed(v json.RawMessage) {
 		c.tokens, c.longest = n, n
 		return
 	}
+	c.several = true
 	prompts, _ := splice.Elements(v, n)
 	c.uncounted = true
 	for _, p := range prompts {
@@ -210,29 +213,30 @@ func (c *call) messages() *failure {
 			return invalid("messages", "every item in messages must be an object")
 		}
 		if c.chat {
-			c.runes += contentRunes(m)
+			c.content(m)
 		}
 	}
 	return nil
 }
 
-// contentRunes counts the text of a message: a string, or the text of its parts.
-func contentRunes(message []byte) int {
+// content counts the text of a message: a string, or the text of its parts.
+func (c *call) content(message []byte) {
 	v, ok := splice.View(message).Get("content")
 	if !ok {
-		return 0
+		return
 	}
 	if v[0] == '"' {
-		return splice.Runes(v)
+		c.runes += splice.Runes(v)
+		return
 	}
-	n := 0
 	parts, _ := splice.Elements(v, maxMessages)
 	for _, p := range parts {
 		if t, ok := splice.View(p).Get("text"); ok && t[0] == '"' {
-			n += splice.Runes(t)
+			c.runes += splice.Runes(t)
+		} else {
+			c.foreign = true
 		}
 	}
-	return n
 }
 
 // reserved refuses what would reach into the KV transfer.

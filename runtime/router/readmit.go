@@ -142,6 +142,7 @@ func (o *owner) takeBack(c *candidate) {
 	o.unhold(n, endLifecycle)
 	o.absolve(n, classes...)
 	n.facts, n.known, n.incarnation, n.counters = c.f, true, "", nil
+	n.forget()
 	n.draining, n.state, n.fault, n.newStart = false, stateActive, "", ptr(c.f.identity.ProcessStart)
 	_ = o.adopt(n)
 }

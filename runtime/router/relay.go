@@ -229,10 +229,12 @@ func (r *relay) first() {
 			q.prefillEnd = *end
 			q.handoffDelay = now - *end
 		}
+		r.readHere()
 		q.row.TTFT = ptr(q.prefillEnd - q.row.Arrived)
 	} else if r.hand {
 		q.handoffDelay = now - q.prefillEnd
 		q.untie()
+		r.readHere()
 	} else {
 		q.prefillEnd = now
 		q.row.TTFT = ptr(now - q.row.Arrived)
@@ -254,18 +256,30 @@ func (r *relay) goOn() {
 	r.prefilledHere()
 }
 
+// readHere notes that the engine has read the KV of the prompt.
+func (r *relay) readHere() {
+	if r.l.prompt != nil {
+		o := r.q.r.own
+		o.do(func() { o.holds(r.l.d, r.l) })
+	}
+}
+
 // prefilledHere ends the prefill of a leg that did it by itself.
 func (r *relay) prefilledHere() {
 	o := r.q.r.own
 	o.do(func() {
 		o.prefilled(r.l, o.now(), true)
+		o.holds(r.l.d, r.l)
 		o.decoding(r.l)
 	})
 }
 
 // learnHandoff smooths the delay between a prefill's end and the first token elsewhere,
-// less the token's own interval.
+// less the token's own interval. One that read little says nothing of the others.
 func (o *owner) learnHandoff(delay float64, l *claim) {
+	if l.cachedD > l.input/2 {
+		return
+	}
 	own := max(0, delay-l.d.curve.Interval(len(l.d.decoding), 0))
 	if o.handoff == 0 {
 		o.handoff = own

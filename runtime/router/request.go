@@ -55,6 +55,9 @@ type request struct {
 	usage                             *usage
 	cont                              *continuation // nil = this stream cannot be continued
 	finish                            string
+
+	chained bool // prompt is made
+	prompt  *promptHead
 }
 
 // requestID is a random UUID, version 4.
@@ -432,13 +435,14 @@ func (q *request) place(attempt int, unsplit bool) (*claim, *failure) {
 		return nil, f
 	}
 	o := q.r.own
+	shared := q.shared()
 	var d sched.Decision
 	var f *failure
 	if !o.do(func() {
 		if f = q.enter(o); f != nil {
 			return
 		}
-		r := model.Request{ID: q.row.RID, Arrived: q.row.Arrived, Input: q.input, Expected: q.expect, Unsplit: unsplit, AvoidPrefill: slices.Concat(q.badP, q.suspects), AvoidDecode: q.badD}
+		r := model.Request{ID: q.row.RID, Arrived: q.row.Arrived, Input: q.input, Expected: q.expect, Unsplit: unsplit, AvoidPrefill: slices.Concat(q.badP, q.suspects), AvoidDecode: q.badD, Cached: o.believed(shared, q.input)}
 		d, q.claim = o.place(r, attempt == 1, o.now())
 		if q.claim == nil && len(q.suspects) > 0 {
 			r.AvoidPrefill = q.badP
@@ -448,6 +452,7 @@ func (q *request) place(attempt int, unsplit bool) (*claim, *failure) {
 			d = d.Keep()
 		}
 		if q.claim != nil {
+			q.claim.prompt = shared
 			q.credit = grant{}
 			if attempt == 1 {
 				o.budget.sent(o.now())
@@ -466,7 +471,9 @@ func (q *request) place(attempt int, unsplit bool) (*claim, *failure) {
 		q.row.Decision, _ = json.Marshal(d)
 	}
 	q.priced(attempt, d)
+	q.row.CachePlacement = nil
 	if l := q.claim; l != nil {
+		q.row.CachePlacement = l.rested
 		q.row.Prefill, q.row.Decode, q.row.Crossed = ptr(d.Prefill), ptr(d.Decode), d.Split()
 		return l, nil
 	}

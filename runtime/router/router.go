@@ -16,6 +16,7 @@ import (
 	"github.com/narwhal-fleet/narwhal/runtime/control"
 	"github.com/narwhal-fleet/narwhal/runtime/engine"
 	"github.com/narwhal-fleet/narwhal/runtime/journal"
+	"github.com/narwhal-fleet/narwhal/runtime/prefix"
 	"github.com/narwhal-fleet/narwhal/runtime/router/lease"
 )
 
@@ -24,6 +25,7 @@ type Router struct {
 	set        settings
 	own        *owner
 	dialect    engine.Dialect
+	hasher     prefix.Hasher // of prompts
 	metrics    *metrics
 	server     *http.Server
 	listener   net.Listener
@@ -48,7 +50,7 @@ func New(c Config) (*Router, error) {
 		return nil, err
 	}
 	r := &Router{set: derive(c), stopOwner: make(chan struct{}), served: make(chan struct{})}
-	r.dialect = r.set.dialect
+	r.dialect, r.hasher = r.set.dialect, prefix.NewHasher()
 	if _, ok := r.dialect.(engine.Switcher); ok {
 		r.set.switcher = func(n *node, m control.Move) { r.background.Go(func() { r.switchRole(n, m) }) }
 	}

@@ -23,7 +23,7 @@ import (
 func sglangBed(t *testing.T, roles ...string) *testbed {
 	t.Helper()
 	b := &testbed{t: t, journal: filepath.Join(t.TempDir(), "journal.jsonl")}
-	cfg := Config{Fleet: fleetDoc(), Listen: "127.0.0.1:0", JournalPath: b.journal, Logger: slog.New(slog.NewTextHandler(testWriter{t}, nil))}
+	cfg := Config{Fleet: fleetDoc(), Listen: "127.0.0.1:0", JournalPath: b.journal, PrefixAffinity: true, Logger: slog.New(slog.NewTextHandler(testWriter{t}, nil))}
 	cfg.Fleet.Engine.Backend = sglang.Name
 	ctx, cancel := context.WithTimeout(context.Background(), 20*time.Second)
 	defer cancel()

@@ -118,7 +118,10 @@ type chunk struct {
 	finish  string // the last choice's finish_reason; "" = none
 }
 
-type usage struct{ Prompt, Completion, Total int }
+type usage struct {
+	Prompt, Completion, Total int
+	Cached                    int // tokens of the prompt that a cache held; -1 = not told
+}
 
 // maxChoices of one event.
 const maxChoices = 1 << 10
@@ -165,7 +168,14 @@ func readUsage(v []byte) *usage {
 		n, _ := integer(raw)
 		return max(0, n)
 	}
-	return &usage{number("prompt_tokens"), number("completion_tokens"), number("total_tokens")}
+	u := &usage{number("prompt_tokens"), number("completion_tokens"), number("total_tokens"), -1}
+	details, _ := o.Get("prompt_tokens_details")
+	if raw, ok := splice.View(details).Get("cached_tokens"); ok {
+		if n, ok := integer(raw); ok {
+			u.Cached = max(0, n)
+		}
+	}
+	return u
 }
 
 // classify reads an event. Events of a running stream are mostly plain tokens: those are

@@ -41,7 +41,10 @@ func (r *Router) switchRole(n *node, m control.Move) {
 		got, err := s.SwitchRole(ctx, n.control, engine.RoleSwitch{NewRole: string(m.To)})
 		switch {
 		case err == nil && got.Success:
-			r.own.do(func() { r.own.relabel(n, m, r.own.now()) })
+			r.own.do(func() {
+				n.forget() // what a switch leaves of its cache is not known
+				r.own.relabel(n, m, r.own.now())
+			})
 			return
 		case err != nil || !got.SafeToRestore:
 			r.set.Logger.Error("role switch failed", "engine", n.id, "reason", got.Message)

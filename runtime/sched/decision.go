@@ -46,9 +46,11 @@ type Side struct {
 	Cost   float64 `json:"cost"`
 	// Price is what this side adds to the projected time to the first token, Interval the
 	// projected seconds between tokens (decode): what admission compares with the promise.
-	Price    float64      `json:"price"`
-	Interval float64      `json:"interval,omitempty"`
-	Dropped  model.Reason `json:"dropped,omitempty"`
+	Price    float64 `json:"price"`
+	Interval float64 `json:"interval,omitempty"`
+	// Cached is how many tokens of the prompt the engine is believed to hold.
+	Cached  int          `json:"cached,omitempty"`
+	Dropped model.Reason `json:"dropped,omitempty"`
 
 	index int     // in the snapshot
 	lot   uint64  // settles ties; 0 = not drawn
@@ -61,14 +63,18 @@ type Side struct {
 
 // Decision is the answer to one request. Exactly one of Placed and Refused holds.
 type Decision struct {
-	Placed  bool         `json:"placed"`
-	Prefill string       `json:"p,omitempty"`
-	Decode  string       `json:"d,omitempty"`
-	Parts   Parts        `json:"parts"`
-	Price   float64      `json:"price"` // projected time to the first token since arrival
-	Elapsed float64      `json:"elapsed"`
-	Own     float64      `json:"own"` // predicted prefill on the chosen engine
-	Refused model.Reason `json:"refused,omitempty"`
+	Placed  bool    `json:"placed"`
+	Prefill string  `json:"p,omitempty"`
+	Decode  string  `json:"d,omitempty"`
+	Parts   Parts   `json:"parts"`
+	Price   float64 `json:"price"` // projected time to the first token since arrival
+	Elapsed float64 `json:"elapsed"`
+	Own     float64 `json:"own"` // predicted prefill on the chosen engine
+	// Cached is how many tokens of the prompt the chosen prefill engine is believed to hold,
+	// and CachedDecode the decode engine.
+	Cached       int          `json:"cached,omitempty"`
+	CachedDecode int          `json:"cached_decode,omitempty"`
+	Refused      model.Reason `json:"refused,omitempty"`
 	// RetryAfter is a whole number of seconds; 0 = trying again does not help.
 	RetryAfter int `json:"retry_after,omitempty"`
 	// OverBudget means placed although no pair was within the promise (open mode or a retry).

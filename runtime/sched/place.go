@@ -9,10 +9,11 @@ import (
 
 // Admit places a request or refuses it when no pair of engines keeps the promise. In
 // open mode it refuses only what no engine can hold. Decode engines help with the prefill where
-// that would be slow otherwise. x may be nil.
+// that would be slow otherwise, and take it whole where they hold enough of the prompt for that
+// to be cheaper. x may be nil.
 func Admit(s *model.Snapshot, r *model.Request, now float64, x *Scratch) Decision {
 	w := weigh(s, r, now, x)
-	found := w.pick(false)
+	found := w.whole(w.pick(false))
 	if (!found || w.slow()) && w.lend() {
 		found = w.pick(false)
 	}
@@ -31,25 +32,71 @@ func (w *weighing) slow() bool {
 // lend adds decode engines whose residents can bear the prefill, and reports whether there are
 // any. An engine that takes it decodes it too, or hands it over.
 func (w *weighing) lend() bool {
-	if w.s.Params.Lend <= 0 || w.s.Params.FixedRoles || w.shared {
+	if !w.lends() {
 		return false
 	}
+	w.ps = w.ps[:w.own] // who holds some of the prompt is among them again
 	for j := range w.ds {
-		e := &w.s.Engines[w.ds[j].index]
-		if e.Pinned || e.Later == nil {
-			continue
-		}
-		w.ps = append(w.ps, Side{Engine: e.ID, index: w.ds[j].index})
-		c := &w.ps[len(w.ps)-1]
-		w.prefill(c, e)
-		if c.Dropped != "" || e.Later.Slack(w.now, &w.s.Params) < c.Parts.Prefill {
-			w.ps = w.ps[:len(w.ps)-1]
-			continue
-		}
-		w.shared = true
+		w.shared = w.lender(j) || w.shared
 	}
 	w.x.prefills = w.ps
 	return w.shared
+}
+
+// lends reports whether decode engines may take prefills.
+func (w *weighing) lends() bool {
+	return w.s.Params.Lend > 0 && !w.s.Params.FixedRoles && !w.shared
+}
+
+// lender adds a decode engine to the prefill side if its residents can bear the prefill, and
+// reports whether they can.
+func (w *weighing) lender(j int) bool {
+	index := w.ds[j].index
+	e := &w.s.Engines[index]
+	if e.Pinned || e.Later == nil {
+		return false
+	}
+	w.ps = append(w.ps, Side{Engine: e.ID, index: index})
+	c := &w.ps[len(w.ps)-1]
+	w.prefill(c, e)
+	if c.Dropped != "" || e.Later.Slack(w.now, &w.s.Params) < c.Parts.Prefill {
+		w.ps = w.ps[:len(w.ps)-1]
+		return false
+	}
+	return true
+}
+
+// whole picks a decode engine that holds some of the prompt for both phases, where that costs
+// no more than the pair that was found, and reports whether there is a pair. Without the
+// transfer, and with a short tail to prefill, it can be the cheapest however idle the prefill
+// engines are.
+func (w *weighing) whole(found bool) bool {
+	if w.r.Cached == nil || !w.lends() {
+		return found
+	}
+	best := int64(math.MaxInt64)
+	if found {
+		best = w.ps[w.i].micro + w.ds[w.j].micro
+	}
+	none := true
+	for j := range w.ds {
+		d := &w.ds[j]
+		if d.Cached == 0 || d.Dropped != "" || !w.lender(j) {
+			continue
+		}
+		i := len(w.ps) - 1
+		p := &w.ps[i]
+		cost := micro(p.Cost + d.Cost - d.apart)
+		if cost > best || cost == best && !none && !w.sooner(d, &w.ds[w.j]) || !w.fits(p, d, false) {
+			continue
+		}
+		w.i, w.j, best, none = i, j, cost, false
+	}
+	if none {
+		w.ps = w.ps[:w.own]
+	}
+	w.x.prefills = w.ps
+	return found || !none
 }
 
 // Place chooses a pair without judging lateness: for retries, whose first attempt was
@@ -57,7 +104,7 @@ func (w *weighing) lend() bool {
 // the request. x may be nil.
 func Place(s *model.Snapshot, r *model.Request, now float64, x *Scratch) Decision {
 	w := weigh(s, r, now, x)
-	if w.pick(false) || w.pick(true) {
+	if w.whole(w.pick(false)) || w.pick(true) {
 		return w.placed()
 	}
 	return w.refused()
@@ -73,6 +120,7 @@ type weighing struct {
 	ps, ds  []Side
 	same    bool // pairs of one engine with itself only
 	shared  bool // an engine may be on both sides
+	own     int  // prefill engines; who lends comes after them
 	i, j    int  // the pair that was picked
 	late    bool
 	hash    uint64 // of the request
@@ -107,6 +155,7 @@ func weigh(s *model.Snapshot, r *model.Request, now float64, x *Scratch) weighin
 			w.decode(&w.ds[len(w.ds)-1], e)
 		}
 	}
+	w.own = len(w.ps)
 	x.prefills, x.decodes = w.ps, w.ds
 	return w
 }
@@ -138,7 +187,8 @@ func (w *weighing) prefill(c *Side, e *model.EngineView) {
 	case full(e, w.r):
 		c.Dropped = model.ReasonKVCapacity
 	}
-	own := e.Prefill(w.r.Input)
+	c.Cached = w.r.Held(c.index)
+	own := e.Warm(w.r.Input, c.Cached)
 	c.Parts = Parts{Queue: e.Backlog(w.now), Prefill: own, Stall: float64(own * float64(e.DecodeRequests)), Penalty: e.Penalty}
 	c.Cost = c.Parts.Total()
 	c.alone = float64(own * max(1, e.Risk))
@@ -155,6 +205,7 @@ func (w *weighing) decode(c *Side, e *model.EngineView) {
 		c.Dropped = model.ReasonUnprofiled
 	}
 	r, kappa := w.r, e.Kappa()
+	c.Cached = r.Held(c.index)
 	// Tokens that the batch holds on average while this answer is made.
 	before := float64(kappa * e.Curve.Interval(e.DecodeRequests, e.DecodeTokens))
 	after := float64(kappa * e.Curve.Interval(e.DecodeRequests+1, e.DecodeTokens+r.Input))
@@ -164,6 +215,9 @@ func (w *weighing) decode(c *Side, e *model.EngineView) {
 	}
 	if !w.same {
 		c.Parts.Handoff, c.Parts.Overlap, c.Parts.Penalty = w.s.Handoff, e.Backlog(w.now), e.Penalty
+		if c.Cached > 0 && !w.s.Params.FixedRoles {
+			c.Parts.Handoff *= 1 - float64(c.Cached)/float64(r.Input) // only what it lacks is read
+		}
 	}
 	c.ahead = c.Parts.Handoff + c.Parts.Overlap
 	c.apart = c.ahead + c.Parts.Penalty
@@ -224,8 +278,9 @@ func (w *weighing) price(p, d *Side) float64 {
 }
 
 // pick finds a pair, of those within the promise unless late: the cheapest, or one that costs
-// hardly more. Among those a hash of the request and the engine decides, so that an idle fleet
-// is used evenly although no two engines are measured alike.
+// hardly more. Among those who holds more of the prompt is taken, then a hash of the request and
+// the engine decides, so that an idle fleet is used evenly although no two engines are measured
+// alike.
 func (w *weighing) pick(late bool) bool {
 	w.late = late
 	if w.shared {
@@ -259,7 +314,7 @@ func (w *weighing) fits(p, d *Side, late bool) bool {
 	return (late || w.price(p, d) <= w.s.Params.Budget()) && w.room(p, d) == ""
 }
 
-// cheapest finds the cheapest pair; a hash decides between equal costs.
+// cheapest finds the cheapest pair; sooner decides between equal costs.
 func (w *weighing) cheapest(late bool) bool {
 	first, least, soonest := -1, int64(math.MaxInt64), math.Inf(1)
 	for j := range w.ds {
@@ -356,8 +411,11 @@ func (w *weighing) better(a int64, ap, ad *Side, b int64, bp, bd *Side) bool {
 	return ad != nil && ad.index != bd.index && w.sooner(ad, bd)
 }
 
-// sooner orders two engines for this request.
+// sooner orders two engines for this request: who holds more of its prompt, then by lot.
 func (w *weighing) sooner(a, b *Side) bool {
+	if a.Cached != b.Cached {
+		return a.Cached > b.Cached
+	}
 	if x, y := w.lot(a), w.lot(b); x != y {
 		return x < y
 	}
@@ -400,5 +458,5 @@ func (w *weighing) decision(p, d *Side) Decision {
 	if p.index == d.index {
 		parts.Handoff, parts.Overlap, parts.Penalty = 0, 0, 0
 	}
-	return Decision{Parts: p.Parts.plus(parts), Own: p.Parts.Prefill, Price: w.price(p, d), Elapsed: w.elapsed, Prefills: w.ps, Decodes: w.ds}
+	return Decision{Parts: p.Parts.plus(parts), Own: p.Parts.Prefill, Cached: p.Cached, CachedDecode: d.Cached, Price: w.price(p, d), Elapsed: w.elapsed, Prefills: w.ps, Decodes: w.ds}
 }

@@ -52,7 +52,7 @@ func readHandoff(raw []byte) *engine.Handoff {
 	h.DCP, _ = splice.Int(member(o, "dcp_size"))
 	h.PP, _ = splice.Int(member(o, "pp_size"))
 	h.Tokens, _ = splice.Int(member(o, "remote_num_tokens"))
-	h.CachedTokens, _ = splice.Int(member(o, "remote_prefill_cached_tokens"))
+	h.CachedTokens, h.CachedTold = splice.Int(member(o, "remote_prefill_cached_tokens"))
 	h.TransferMode, _ = splice.String(member(o, "transfer_mode"))
 	blocks := member(o, "remote_block_ids")
 	if rows, ok := splice.Rows(blocks); ok {

@@ -1,0 +1,122 @@
+package prefix
+
+// Index is what one engine is believed to hold. One goroutine uses it at a time. The zero
+// value holds nothing until SetLimit.
+type Index struct {
+	at          map[uint64]int32 // slots by hash
+	slots       []slot           // 0 is the head of the ring by use, newest after it
+	free        []int32
+	limit, most int
+}
+
+type slot struct {
+	hash       uint64
+	prev, next int32
+}
+
+// MaxLimit is the most chunks of one engine, whatever it could hold.
+const MaxLimit = 1 << 17
+
+// SetLimit bounds the index to n chunks, at most MaxLimit, and forgets what is beyond.
+func (x *Index) SetLimit(n int) {
+	x.most = max(0, min(n, MaxLimit))
+	x.bound(x.most)
+}
+
+func (x *Index) bound(n int) {
+	x.limit = n
+	for len(x.at) > x.limit {
+		x.remove(x.slots[0].prev)
+	}
+}
+
+// Len is how many chunks are held, Limit how many may be.
+func (x *Index) Len() int { return len(x.at) }
+
+// Limit is how many chunks may be held.
+func (x *Index) Limit() int { return x.limit }
+
+// Add notes that the engine has a prompt now; of one that is longer than the limit, its head.
+func (x *Index) Add(c Chain) {
+	c = c[:min(len(c), x.limit)]
+	if len(c) == 0 {
+		return
+	}
+	if x.at == nil {
+		x.at, x.slots = map[uint64]int32{}, make([]slot, 1)
+	}
+	// From the end, so that of a chain its head is the newest.
+	for i := len(c) - 1; i >= 0; i-- {
+		if s, held := x.at[c[i]]; held {
+			x.unlink(s)
+			x.link(s)
+			continue
+		}
+		if len(x.at) >= x.limit {
+			x.remove(x.slots[0].prev)
+		}
+		s := x.slot()
+		x.slots[s].hash = c[i]
+		x.at[c[i]] = s
+		x.link(s)
+	}
+}
+
+// Match is how many leading chunks of a chain the engine is believed to hold.
+func (x *Index) Match(c Chain) int {
+	if len(x.at) == 0 {
+		return 0
+	}
+	for i, h := range c {
+		if _, held := x.at[h]; !held {
+			return i
+		}
+	}
+	return len(c)
+}
+
+// Trim forgets a chain from a chunk on: the engine has shown that it does not hold it.
+func (x *Index) Trim(c Chain, from int) {
+	for i := max(0, from); i < len(c); i++ {
+		if s, held := x.at[c[i]]; held {
+			x.remove(s)
+		}
+	}
+}
+
+// Shrink believes an engine to hold a quarter less: it had forgotten what was believed.
+func (x *Index) Shrink() { x.bound(x.limit * 3 / 4) }
+
+// Grow takes about an eighth of that back, up to what SetLimit allows: the engine held what was
+// believed, or more.
+func (x *Index) Grow() { x.limit = min(x.most, x.limit+x.limit/8+8) }
+
+// Clear forgets everything, as a new process has, and starts with the whole limit.
+func (x *Index) Clear() { *x = Index{limit: x.most, most: x.most} }
+
+func (x *Index) slot() int32 {
+	if n := len(x.free); n > 0 {
+		s := x.free[n-1]
+		x.free = x.free[:n-1]
+		return s
+	}
+	x.slots = append(x.slots, slot{})
+	return int32(len(x.slots) - 1)
+}
+
+func (x *Index) remove(s int32) {
+	x.unlink(s)
+	delete(x.at, x.slots[s].hash)
+	x.free = append(x.free, s)
+}
+
+func (x *Index) link(s int32) {
+	next := x.slots[0].next
+	x.slots[s].prev, x.slots[s].next = 0, next
+	x.slots[next].prev, x.slots[0].next = s, s
+}
+
+func (x *Index) unlink(s int32) {
+	e := x.slots[s]
+	x.slots[e.prev].next, x.slots[e.next].prev = e.next, e.prev
+}
