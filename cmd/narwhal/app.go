@@ -43,7 +43,7 @@ func verbs(a *app) []*cobra.Command {
 	return []*cobra.Command{
 		validateVerb(a), schemaVerb(a), presetVerb(a),
 		gateVerb(a), serveVerb(a), standbyVerb(a), tunnelVerb(a),
-		simulateVerb(a),
+		benchVerb(a), simulateVerb(a),
 		sandboxVerb(a), demoVerb(a),
 		attestVerb(a), keysVerb(a), bundleVerb(a),
 		versionVerb(a), hostVerb(a), engineVerb(a), guardVerb(a), docsVerb(a),

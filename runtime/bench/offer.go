@@ -20,13 +20,17 @@ const (
 )
 
 // offer sends one request, due at a moment, and fills its row.
-func (r *run) offer(ctx context.Context, row *Row, due time.Time) {
-	ctx, cancel := context.WithDeadline(ctx, due.Add(r.plan.Timeout))
+func (r *run) offer(running context.Context, row *Row, due time.Time) {
+	ctx, cancel := context.WithDeadline(running, due.Add(r.plan.Timeout))
 	defer cancel()
-	req, err := http.NewRequestWithContext(ctx, http.MethodPost, r.url, bytes.NewReader(r.body(row.Index, row.Input, row.Output)))
+	defer func() { row.Outcome = row.outcome(running, ctx, r.plan.Timeout) }()
+	req, err := http.NewRequestWithContext(ctx, http.MethodPost, r.url, bytes.NewReader(r.body(row.Index, r.plan.Arrivals[row.Index])))
 	if err != nil {
 		row.Error = err.Error()
 		return
+	}
+	if !r.plan.Key.Empty() {
+		req.Header.Set("Authorization", "Bearer "+r.plan.Key.Reveal())
 	}
 	req.Header.Set("Content-Type", "application/json")
 	req.Header.Set("X-Request-Id", row.ClientRID)
@@ -48,13 +52,34 @@ func (r *run) offer(ctx context.Context, row *Row, due time.Time) {
 	row.read(resp.Body, due)
 }
 
-func (r *run) body(index, input, output int) []byte {
-	m := map[string]any{"max_tokens": max(1, output), "ignore_eos": true, "temperature": 0, "stream": true,
+// outcome names how an offer ended, and says which limit it met.
+func (row *Row) outcome(running, ctx context.Context, limit time.Duration) string {
+	switch {
+	case row.Completed:
+		return OutcomeCompleted
+	case running.Err() != nil:
+		row.Error = "broken off: the run was ended"
+		return OutcomeBrokenOff
+	case ctx.Err() != nil:
+		row.Error = fmt.Sprintf("timeout: no end within %s of its moment", limit)
+		return OutcomeTimeout
+	case Refused(*row):
+		return OutcomeRefused
+	case row.Status == 0:
+		return OutcomeTransport
+	case row.Status != http.StatusOK:
+		return OutcomeHTTP
+	}
+	return OutcomeStream
+}
+
+func (r *run) body(index int, a Arrival) []byte {
+	m := map[string]any{"max_tokens": max(1, a.Output), "ignore_eos": true, "temperature": 0, "stream": true,
 		"stream_options": map[string]bool{"include_usage": true}}
 	if r.plan.Model != "" {
 		m["model"] = r.plan.Model
 	}
-	text := r.prompt(index, input)
+	text := r.prompt(index, a)
 	if r.plan.Chat {
 		m["messages"] = []map[string]string{{"role": "user", "content": text}}
 	} else {
@@ -204,5 +229,5 @@ func Calibrate(ctx context.Context, p Plan) (charsPerToken float64, err error) {
 	if row.PromptTokens < 1 {
 		return 0, errors.New("calibrate prompts: the answer counted no prompt tokens")
 	}
-	return float64(len(r.prompt(0, tokens))) / float64(row.PromptTokens), nil
+	return float64(len(r.prompt(0, r.plan.Arrivals[0]))) / float64(row.PromptTokens), nil
 }

@@ -9,8 +9,9 @@ import (
 	"net/http"
 	"net/url"
 	"strings"
-	"sync"
 	"time"
+
+	"github.com/narwhal-fleet/narwhal/fleet"
 )
 
 // Plan is one run against a router or an engine.
@@ -28,8 +29,20 @@ type Plan struct {
 	MaxInFlight int
 	// CharsPerToken sizes prompts; 0 = 4. Calibrate measures it.
 	CharsPerToken float64
-	// Tag makes prompts and request ids of this run unlike those of every other; "" = random.
+	// Tag makes request ids of this run unlike those of every other; "" = random.
 	Tag string
+	// Salt begins every prompt: equal salts and arrivals give equal prompts. "" = Tag, so
+	// that no cache of an earlier run answers.
+	Salt string
+	// Key is sent as a bearer token; the zero value sends none.
+	Key fleet.Secret
+	// Concurrency is the number of clients of a closed loop: each takes the next arrival as
+	// its last one ends, and that is when it is due. 0 = open loop, by the arrivals' times.
+	Concurrency int
+	// Until ends a closed loop: nothing begins after it. 0 = with the arrivals.
+	Until time.Duration
+	// Drain is how long open requests may go on after the context has ended.
+	Drain time.Duration
 	// Transport carries the requests; nil uses one of its own, without proxy.
 	Transport http.RoundTripper
 	// OnRow is told each row as it ends, from several goroutines.
@@ -69,6 +82,33 @@ type Row struct {
 	ErrorType    string   `json:"error_type,omitempty"`
 	ErrorCode    string   `json:"error_code,omitempty"`
 	Error        string   `json:"error,omitempty"`
+	Outcome      string   `json:"outcome"`
+
+	undue bool // its moment had not come when the run was ended
+}
+
+// Outcomes of an offer.
+const (
+	OutcomeCompleted    = "completed"
+	OutcomeRefused      = "refused"
+	OutcomeHTTP         = "http_error"
+	OutcomeTimeout      = "timeout"
+	OutcomeTransport    = "transport_error"
+	OutcomeStream       = "invalid_stream"
+	OutcomeScheduleMiss = "client_schedule_miss"
+	OutcomeBrokenOff    = "broken_off" // by the end of the run
+	OutcomeLost         = "lost"       // the load generator died with it
+)
+
+// Due drops the offers whose moment had not come when their run was ended.
+func (r Result) Due() []Row {
+	out := make([]Row, 0, len(r.Rows))
+	for _, row := range r.Rows {
+		if !row.undue {
+			out = append(out, row)
+		}
+	}
+	return out
 }
 
 type run struct {
@@ -78,10 +118,21 @@ type run struct {
 	start  time.Time
 }
 
-func prepare(p Plan) (*run, error) {
-	u, err := url.Parse(p.URL)
+// CheckURL refuses what is no base URL to offer load to.
+func CheckURL(s string) error {
+	u, err := url.Parse(s)
 	if err != nil || u.Scheme != "http" && u.Scheme != "https" || u.Host == "" {
-		return nil, errors.New("offer load: want a URL like http://127.0.0.1:8000")
+		return errors.New("offer load: want a URL like http://127.0.0.1:8000")
+	}
+	if u.User != nil {
+		return errors.New("offer load: a URL with credentials would stand in the evidence")
+	}
+	return nil
+}
+
+func prepare(p Plan) (*run, error) {
+	if err := CheckURL(p.URL); err != nil {
+		return nil, err
 	}
 	if len(p.Arrivals) == 0 {
 		return nil, errors.New("offer load: no arrivals")
@@ -103,62 +154,38 @@ func prepare(p Plan) (*run, error) {
 		_, _ = rand.Read(b[:])
 		p.Tag = hex.EncodeToString(b[:])
 	}
+	if p.Salt == "" {
+		p.Salt = p.Tag
+	}
 	path := "/v1/completions"
 	if p.Chat {
 		path = "/v1/chat/completions"
 	}
 	rt := p.Transport
 	if rt == nil {
-		rt = &http.Transport{DisableCompression: true, MaxIdleConnsPerHost: p.MaxInFlight, MaxIdleConns: p.MaxInFlight, IdleConnTimeout: 3 * time.Second}
+		rt = &http.Transport{DisableCompression: true, MaxIdleConnsPerHost: max(p.MaxInFlight, p.Concurrency), MaxIdleConns: max(p.MaxInFlight, p.Concurrency), IdleConnTimeout: 3 * time.Second}
 	}
-	return &run{plan: p, url: strings.TrimRight(u.String(), "/") + path, client: &http.Client{Transport: rt}}, nil
+	return &run{plan: p, url: strings.TrimRight(p.URL, "/") + path, client: &http.Client{Transport: rt}}, nil
 }
 
-// Run offers the whole plan and waits for every answer. When ctx ends, open requests are
-// broken off and what was due later is recorded as not sent; the rows come back with
-// ctx's error.
+// Run offers the whole plan and waits for every answer. When ctx ends, nothing more is
+// sent, open requests have Drain to end, and what was due later is recorded as not sent;
+// the rows come back with ctx's error.
 func Run(ctx context.Context, p Plan) (Result, error) {
 	r, err := prepare(p)
 	if err != nil {
 		return Result{}, err
 	}
 	defer r.client.CloseIdleConnections()
-	rows := make([]Row, len(r.plan.Arrivals))
-	seats := make(chan struct{}, r.plan.MaxInFlight)
-	var open sync.WaitGroup
+	open, cancel := r.lasting(ctx)
+	defer cancel()
 	r.start = time.Now()
-	timer := time.NewTimer(0)
-	defer timer.Stop()
-	<-timer.C
-	for i, a := range r.plan.Arrivals {
-		row := &rows[i]
-		due := time.Duration(float64(a.At) / r.plan.Speed)
-		*row = Row{Index: i, Class: a.Class, At: due.Seconds(), Input: a.Input, Output: a.Output, ClientRID: fmt.Sprintf("%s-%d", r.plan.Tag, i)}
-		if ctx.Err() == nil {
-			timer.Reset(time.Until(r.start.Add(due)))
-			select {
-			case <-timer.C:
-			case <-ctx.Done():
-			}
-		}
-		if ctx.Err() != nil {
-			row.Error = "not sent: the run was ended"
-			continue
-		}
-		select {
-		case seats <- struct{}{}:
-			open.Go(func() {
-				defer func() { <-seats }()
-				r.offer(ctx, row, r.start.Add(due))
-				if r.plan.OnRow != nil {
-					r.plan.OnRow(*row)
-				}
-			})
-		default:
-			row.Error = "not sent: the load generator's own limit"
-		}
+	var rows []Row
+	if p.Concurrency > 0 {
+		rows = r.closedLoop(ctx, open)
+	} else {
+		rows = r.openLoop(ctx, open)
 	}
-	open.Wait()
 	res := Result{Tag: r.plan.Tag, Started: r.start, Elapsed: time.Since(r.start), Rows: rows}
 	if err := ctx.Err(); err != nil {
 		return res, fmt.Errorf("offer load: %w", err)
@@ -166,22 +193,31 @@ func Run(ctx context.Context, p Plan) (Result, error) {
 	return res, nil
 }
 
-// words are ordinary lower-case text for a tokenizer to bite on.
-var words = strings.Fields("the grey whale turned under the ice and came up far from where the boats had been waiting since morning with their nets still dry")
+// lasting is ctx, and Drain longer.
+func (r *run) lasting(ctx context.Context) (context.Context, context.CancelFunc) {
+	if r.plan.Drain <= 0 {
+		return context.WithCancel(ctx)
+	}
+	open, cancel := context.WithCancel(context.WithoutCancel(ctx))
+	stop := context.AfterFunc(ctx, func() {
+		t := time.NewTimer(r.plan.Drain)
+		defer t.Stop()
+		select {
+		case <-t.C:
+			cancel()
+		case <-open.Done():
+		}
+	})
+	return open, func() { stop(); cancel() }
+}
 
-// prompt is about tokens long and unlike every other prompt from its first characters on,
-// so that no cache answers for the engine.
-func (r *run) prompt(index, tokens int) string {
-	want := int(float64(tokens) * r.plan.CharsPerToken)
-	var b strings.Builder
-	fmt.Fprintf(&b, "%s %d ", r.plan.Tag, index)
-	for i := index; b.Len() < want; i++ {
-		b.WriteString(words[(i*7+index)%len(words)])
-		b.WriteByte(' ')
+func (r *run) row(i int, due time.Duration) Row {
+	a := r.plan.Arrivals[i]
+	return Row{Index: i, Class: a.Class, At: due.Seconds(), Input: a.Input, Output: a.Output, ClientRID: fmt.Sprintf("%s-%d", r.plan.Tag, i)}
+}
+
+func (r *run) told(row Row) {
+	if r.plan.OnRow != nil {
+		r.plan.OnRow(row)
 	}
-	s := b.String()
-	if want > 8 && len(s) > want {
-		s = s[:want]
-	}
-	return s
 }

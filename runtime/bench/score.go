@@ -7,8 +7,8 @@ import (
 
 // SLO is the promise, in seconds.
 type SLO struct {
-	TTFT float64
-	TPOT float64
+	TTFT float64 `json:"ttft_s"`
+	TPOT float64 `json:"tpot_s"`
 }
 
 // Percentiles are milliseconds, nearest rank; null without a sample.

@@ -31,6 +31,10 @@ type Arrival struct {
 	Input  int           `json:"input"`
 	Output int           `json:"output"`
 	Class  string        `json:"class"`
+	// Family names requests that begin alike: their first Prefix tokens of Input are the
+	// same text. 0 = a request like no other.
+	Family int `json:"family,omitempty"`
+	Prefix int `json:"prefix,omitempty"`
 }
 
 // Trace is a list of arrivals in order of time. Start is the wall time of the first one,
@@ -236,7 +240,22 @@ func (p *parser) plain(b []byte) (arrival, error) {
 	if a.a.Output, err = strconv.Atoi(get("output")); err != nil {
 		return a, errors.New("output: want an integer")
 	}
-	return a, nil
+	return a, a.family(get)
+}
+
+// family reads the columns that only this program writes.
+func (a *arrival) family(get func(string) string) (err error) {
+	for name, to := range map[string]*int{"family": &a.a.Family, "prefix": &a.a.Prefix} {
+		if text := get(name); text != "" {
+			if *to, err = strconv.Atoi(text); err != nil || *to < 0 || *to > maxLength {
+				return fmt.Errorf("%s: want an integer from 0", name)
+			}
+		}
+	}
+	if a.a.Prefix > a.a.Input {
+		return errors.New("prefix: more than input")
+	}
+	return nil
 }
 
 func (p *parser) mooncake(b []byte) (arrival, error) {

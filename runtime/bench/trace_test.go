@@ -30,7 +30,7 @@ func TestReadFormats(t *testing.T) {
 				raw = b.Bytes()
 			}
 			got, err := Read(bytes.NewReader(raw), "code")
-			want := []Arrival{{0, 4808, 10, "code"}, {500 * time.Millisecond, 3180, 8, "code"}}
+			want := []Arrival{{At: 0, Input: 4808, Output: 10, Class: "code"}, {At: 500 * time.Millisecond, Input: 3180, Output: 8, Class: "code"}}
 			if err != nil || len(got.Arrivals) != 2 || got.Arrivals[0] != want[0] || (got.Arrivals[1].At-want[1].At).Abs() > time.Millisecond || got.Arrivals[1].Input != 3180 {
 				t.Errorf("%s (gzip %v): %+v, %v", name, zipped, got, err)
 			}
