@@ -2,6 +2,7 @@ package fleet
 
 import (
 	"fmt"
+	"net"
 	"net/url"
 	"strconv"
 	"strings"
@@ -10,6 +11,21 @@ import (
 
 // AddressUser is the fault of an address that holds credentials.
 const AddressUser = "holds a user or password"
+
+// AddressKey is the same for two spellings of one address: case of scheme and host, the port
+// that the scheme implies, slashes at the end.
+func AddressKey(s string) string {
+	u, err := url.Parse(s)
+	if err != nil {
+		return s
+	}
+	scheme := strings.ToLower(u.Scheme)
+	port := u.Port()
+	if port == "" {
+		port = map[string]string{"http": "80", "https": "443"}[scheme]
+	}
+	return scheme + "://" + net.JoinHostPort(strings.ToLower(u.Hostname()), port) + strings.TrimRight(u.EscapedPath(), "/")
+}
 
 // AddressFault says why no request can be sent to the address of an engine or a sidecar, ""
 // when one can. A path is allowed and goes before that of every request. What it says holds

@@ -22,11 +22,11 @@ func (c checker) engines() {
 		c.engineID(i, e, ids)
 		if p := engineField(i, "url"); !c.rep.isBlamed(p) {
 			c.url("engine-url-form", p, e.URL)
-			if first, ok := urls[e.URL]; ok && e.URL != "" {
+			if first, ok := urls[fleet.AddressKey(e.URL)]; ok && e.URL != "" {
 				c.rep.add(fault{rule: "engine-url-unique", path: p, got: show(p, c.at(p)), want: "an address of its own",
 					says: fmt.Sprintf("engines[%d] has the same address", first)})
 			} else {
-				urls[e.URL] = i
+				urls[fleet.AddressKey(e.URL)] = i
 			}
 		}
 		c.attestation(i, e)

@@ -2,8 +2,11 @@ package main
 
 import (
 	"encoding/json"
+	"errors"
+	"io"
 	"net"
 	"strconv"
+	"strings"
 	"time"
 
 	"github.com/spf13/cobra"
@@ -12,6 +15,19 @@ import (
 	"github.com/narwhal-fleet/narwhal/internal/problem"
 	"github.com/narwhal-fleet/narwhal/runtime/engine/simulated"
 )
+
+// decodeKnown reads one JSON document whose members are all known.
+func decodeKnown(text string, to any) error {
+	dec := json.NewDecoder(strings.NewReader(text))
+	dec.DisallowUnknownFields()
+	if err := dec.Decode(to); err != nil {
+		return err
+	}
+	if _, err := dec.Token(); !errors.Is(err, io.EOF) {
+		return errors.New("something stands after the document")
+	}
+	return nil
+}
 
 // engineVerb is the hidden command that runs the simulated engine as a process.
 func engineVerb(a *app) *cobra.Command {
@@ -22,7 +38,7 @@ func engineVerb(a *app) *cobra.Command {
 		Use: "simulated", Short: "The simulated engine", Args: cobra.NoArgs,
 		RunE: func(cmd *cobra.Command, _ []string) error {
 			cfg := simulated.Config{ShutdownTimeout: fleet.Duration(5 * time.Second)}
-			if err := json.Unmarshal([]byte(params), &cfg); err != nil {
+			if err := decodeKnown(params, &cfg); err != nil {
 				return problem.Wrap(problem.Invalid, "invalid_params", "read --params", err, "give the simulated section of a launch as JSON, and the dialect beside it")
 			}
 			cfg.Model, cfg.Listen = name, listen

@@ -90,7 +90,7 @@ func (l *loaded) secret(a *app) func(fleet.SecretRef) (fleet.Secret, error) {
 		case scheme == "env":
 			v := a.getenv(name)
 			if v == "" {
-				return fleet.Secret{}, problem.New(problem.Invalid, "secret_unset", "the environment variable "+name+" is not set", "export "+name+" before the run")
+				return fleet.Secret{}, problem.New(problem.Invalid, "secret_unset", "the environment variable "+name+a.missing(name), "export "+name+" before the run")
 			}
 			return fleet.NewSecret(v), nil
 		}
@@ -104,6 +104,14 @@ func (l *loaded) secret(a *app) func(fleet.SecretRef) (fleet.Secret, error) {
 		}
 		return fleet.NewSecret(v), nil
 	}
+}
+
+// missing says how a variable has no value.
+func (a *app) missing(name string) string {
+	if _, set := a.lookup(name); set {
+		return " is empty"
+	}
+	return " is not set"
 }
 
 func (a *app) lookup(name string) (string, bool) {

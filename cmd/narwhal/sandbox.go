@@ -104,7 +104,7 @@ func (a *app) sandboxUp(ctx context.Context, dir string, hosts int, secrets []st
 	}
 	for _, name := range secrets {
 		if a.getenv(name) == "" {
-			return problem.New(problem.Invalid, "secret_unset", "the environment variable "+name+" is not set", "export "+name+" first, here and for gate run")
+			return problem.New(problem.Invalid, "secret_unset", "the environment variable "+name+a.missing(name), "export "+name+" first, here and for gate run")
 		}
 	}
 	self, err := os.Executable()

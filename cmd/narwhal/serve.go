@@ -4,6 +4,7 @@ import (
 	"bytes"
 	"cmp"
 	"context"
+	"errors"
 	"fmt"
 	"io"
 	"log/slog"
@@ -85,12 +86,15 @@ func (a *app) serve(cmd *cobra.Command, f serveFlags) error {
 	if err := f.ha.surface(a, &cfg); err != nil {
 		return err
 	}
+	if err := f.claimFiles(&cfg); err != nil {
+		return err
+	}
 	if f.check {
 		if _, err := newRouter(cfg); err != nil {
 			return err
 		}
-		a.result = &result{data: map[string]any{"model": cfg.Fleet.Model, "engines": len(cfg.Fleet.Engines), "profiles": len(cfg.Profiles.Rows)}, text: func(w io.Writer) {
-			fmt.Fprintf(w, "%d engines of %s may be served\n", len(cfg.Fleet.Engines), oneLine(cfg.Fleet.Model))
+		a.result = &result{data: map[string]any{"model": cfg.Fleet.Model, "engines": len(cfg.Fleet.Engines), "profiles": len(cfg.Profiles.Rows), "engines_asked": false}, text: func(w io.Writer) {
+			fmt.Fprintf(w, "settings and files hold for %d engines of %s; the engines are not asked: serve does that at its start\n", len(cfg.Fleet.Engines), oneLine(cfg.Fleet.Model))
 		}}
 		return nil
 	}
@@ -120,6 +124,10 @@ func (a *app) serve(cmd *cobra.Command, f serveFlags) error {
 
 func newRouter(cfg router.Config) (*router.Router, error) {
 	r, err := router.New(cfg)
+	var tenants *router.TenantsError
+	if errors.As(err, &tenants) {
+		return nil, problem.Wrap(problem.Invalid, "tenants", "read the file of tenants", err, "mend the named members of "+tenants.Path+", the file of --tenants; docs/runtime.md, Tenants, lists what it may hold")
+	}
 	if err != nil {
 		return nil, problem.Wrap(problem.Invalid, "router_config", "check the router's configuration", err,
 			"narwhal validate FILE names lines of a fleet file; narwhal gate run --to F measures engines and writes their profiles")
@@ -157,7 +165,7 @@ func (f *serveFlags) add(c *cobra.Command) {
 	c.Flags().StringVar(&f.level, "log-level", "info", "debug, info, warn or error")
 	c.Flags().IntVar(&f.limit, "max-concurrent", 0, "requests in flight (default: serving.max_connections)")
 	c.Flags().IntVar(&f.grace, "graceful-timeout", -1, "seconds that running requests get at the end (default: serving.graceful_timeout_s)")
-	c.Flags().BoolVar(&f.check, "check", false, "check configuration and evidence, and exit")
+	c.Flags().BoolVar(&f.check, "check", false, "check settings and files, and exit; the engines are not asked")
 }
 
 var levels = map[string]slog.Level{

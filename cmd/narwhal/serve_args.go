@@ -9,6 +9,7 @@ import (
 
 	"github.com/narwhal-fleet/narwhal/internal/problem"
 	"github.com/narwhal-fleet/narwhal/runtime/journal"
+	"github.com/narwhal-fleet/narwhal/runtime/router"
 )
 
 // valid refuses values that no router can have, before anything is read or started. given
@@ -62,7 +63,10 @@ func serveProblem(listen string, err error) error {
 	case errors.Is(err, syscall.EACCES):
 		return problem.Wrap(problem.Failed, "not_permitted", "serve the fleet", err, "a port below 1024 needs rights, and so does the journal's folder: choose others with --listen and --journal")
 	}
-	return problem.Wrap(problem.Failed, "serve_failed", "serve the fleet", err, "the log lines above say more; narwhal serve --check names what is missing")
+	if errors.Is(err, router.ErrGeneration) {
+		return problem.Wrap(problem.Failed, "profiles_stale", "serve the fleet", err, "an engine that restarted needs a new profile: narwhal gate run --to F measures the live engines and writes the store; start again with it")
+	}
+	return problem.Wrap(problem.Failed, "serve_failed", "serve the fleet", err, "the log lines above say more")
 }
 
 // loopbackAddress refuses what a tunnel may not listen on.

@@ -20,6 +20,7 @@ import (
 	"github.com/narwhal-fleet/narwhal/runtime/router/lease"
 	"github.com/narwhal-fleet/narwhal/runtime/router/lease/etcd"
 	"github.com/narwhal-fleet/narwhal/runtime/router/standby"
+	"github.com/narwhal-fleet/narwhal/runtime/router/tenant"
 )
 
 // haFlags are how several routers share a fleet, under the reference's names and ours for etcd.
@@ -116,10 +117,14 @@ func (f *haFlags) valid(given func(string) bool) error {
 func (f *haFlags) surface(a *app, cfg *router.Config) (err error) {
 	cfg.HTTP.KeepAlive, cfg.HTTP.LameDuck, cfg.HTTP.HeaderTimeout = seconds(f.keepAlive), seconds(f.lame), seconds(f.head)
 	cfg.HTTP.IdleTimeout, cfg.HTTP.MaxHeaderBytes = seconds(f.idle), f.headBytes
+	cfg.HA.StatePath = cmp.Or(f.state, cfg.Fleet.Recovery.StatePath)
 	cfg.Access.Tenants, cfg.Continue, cfg.LendFrom, cfg.PrefixAffinity = f.tenants, f.goOn, f.lend, f.affinity
 	if f.control != "" {
-		if cfg.Access.Control, err = referred(a, f.control); err != nil {
-			return problem.Wrap(problem.Invalid, "control_token", "read the control token", err, "--control-token env:NAME or file:PATH")
+		if cfg.Access.Control, err = referred(a, f.control); err == nil {
+			_, err = tenant.NewControl(cfg.Access.Control)
+		}
+		if err != nil {
+			return problem.Wrap(problem.Invalid, "control_token", "read the control token", err, "--control-token env:NAME or file:PATH names a token, which openssl rand -hex 16 makes")
 		}
 	}
 	return nil
@@ -128,7 +133,7 @@ func (f *haFlags) surface(a *app, cfg *router.Config) (err error) {
 // apply completes what routers share. The result must be closed after the router has stopped.
 func (f *haFlags) apply(a *app, cfg *router.Config) (closer func(), err error) {
 	h := &cfg.HA
-	h.StatePath, h.Resume, h.Renew = cmp.Or(f.state, cfg.Fleet.Recovery.StatePath), f.resume || cfg.Fleet.Recovery.Resume, seconds(f.renew)
+	h.Resume, h.Renew = f.resume || cfg.Fleet.Recovery.Resume, seconds(f.renew)
 	end, err := holdState(h.StatePath)
 	if err != nil {
 		return nil, err
@@ -152,7 +157,9 @@ func (f *haFlags) apply(a *app, cfg *router.Config) (closer func(), err error) {
 	}
 	holder := lease.NewHolder(id)
 	if f.path != "" {
-		l, err := lease.NewFile(lease.FileOptions{Path: f.path, Holder: holder, TTL: seconds(f.ttl), Margin: seconds(f.margin)})
+		l, err := lease.NewFile(lease.FileOptions{Path: f.path, Holder: holder, TTL: seconds(f.ttl), Margin: seconds(f.margin), Mended: func(why error) {
+			cfg.Logger.Warn("lease file is written anew", "path", f.path, "error", why.Error())
+		}})
 		if err != nil {
 			return nil, problem.Wrap(problem.Invalid, "lease", "open the lease", err, "--lease-path names a file in a folder that exists")
 		}
@@ -220,7 +227,7 @@ func referred(a *app, ref string) (fleet.Secret, error) {
 		if v := a.getenv(name); v != "" {
 			return fleet.NewSecret(v), nil
 		}
-		return fleet.Secret{}, fmt.Errorf("environment variable %s is not set", name)
+		return fleet.Secret{}, errors.New("environment variable " + name + a.missing(name))
 	}
 	path, ok := strings.CutPrefix(ref, "file:")
 	if !ok {

@@ -252,6 +252,7 @@ func TestTunnelArguments(t *testing.T) {
 func TestTunnelEndsOrderlyOnSignals(t *testing.T) {
 	w := newWorld(t, 1, nil)
 	w.must(0, w.run("gate", "run", "-f", w.fleet, "--yes", "--to", "A"))
+	standIn(t, w)
 	for _, sig := range []syscall.Signal{syscall.SIGINT, syscall.SIGTERM} {
 		cmd := w.command("tunnel", "-f", w.fleet)
 		var out outputSoFar

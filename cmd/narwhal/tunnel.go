@@ -1,7 +1,9 @@
 package main
 
 import (
+	"context"
 	"fmt"
+	"sync"
 	"time"
 
 	"github.com/spf13/cobra"
@@ -16,7 +18,7 @@ func tunnelVerb(a *app) *cobra.Command {
 	var local string
 	c := &cobra.Command{
 		Use: "tunnel", Short: "Opens, and keeps open, the way to the fleet's router", Args: cobra.NoArgs,
-		Long: "Prints the router's local address and keeps the tunnel open, on the same port after a loss.\nEnds in order on SIGTERM or SIGINT, with exit code 0.",
+		Long: "Looks for the router, prints its local address and keeps the tunnel open, on the same port after\na loss. Tells when the router goes away and when it is back.\nEnds in order on SIGTERM or SIGINT, with exit code 0.",
 		RunE: func(cmd *cobra.Command, _ []string) error {
 			if local != "" {
 				if err := loopbackAddress(local); err != nil {
@@ -40,7 +42,7 @@ func tunnelVerb(a *app) *cobra.Command {
 			}
 			connect, opened := s.connect(nil), false
 			for cmd.Context().Err() == nil {
-				addr, err := a.hold(cmd, connect, v, local)
+				addr, err := a.hold(cmd, connect, v, local, opened)
 				if cmd.Context().Err() != nil {
 					break // asked to end, be it while it connects
 				}
@@ -65,8 +67,9 @@ func tunnelVerb(a *app) *cobra.Command {
 	return c
 }
 
-// hold keeps one tunnel until it is lost or the command ends.
-func (a *app) hold(cmd *cobra.Command, connect gates.Connect, v readOnly, local string) (string, error) {
+// hold keeps one tunnel until it is lost or the command ends. The first one needs a router
+// behind it.
+func (a *app) hold(cmd *cobra.Command, connect gates.Connect, v readOnly, local string, again bool) (string, error) {
 	r := v.fleet.Deploy.Router
 	h, err := connect(cmd.Context(), r.Host)
 	if err != nil {
@@ -78,7 +81,20 @@ func (a *app) hold(cmd *cobra.Command, connect gates.Connect, v readOnly, local 
 		return "", problem.Wrap(problem.Failed, "tunnel", "open the tunnel", err, "name a free loopback port with --local")
 	}
 	defer t.Close()
+	seen := look(cmd.Context(), t)
+	switch {
+	case seen == nil || cmd.Context().Err() != nil || t.Err() != nil:
+	case !again:
+		return "", noRouter(seen)
+	default:
+		fmt.Fprintf(a.err, "router does not answer (%s)\n", oneLine(seen.Error()))
+	}
 	fmt.Fprintf(a.out, "router http://%s\n", t.Addr())
+	var looking sync.WaitGroup
+	ctx, cancel := context.WithCancel(cmd.Context())
+	looking.Go(func() { keepLooking(ctx, t, a.err, seen == nil) })
+	defer looking.Wait()
+	defer cancel()
 	select {
 	case <-t.Done():
 		return t.Addr(), t.Err()

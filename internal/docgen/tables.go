@@ -18,7 +18,7 @@ func Exits(codes []problem.Code) Page {
 		}
 		fmt.Fprintf(&b, "| %d | `%s` | %s |\n", c.Exit, status, cell(c.Meaning))
 	}
-	b.WriteString("\nA second signal does not wait for the orderly stop. After 130 and 143 the record says where the\nrun stopped, and the same command goes on from there.\n\n`narwhal serve`, `narwhal standby` and `narwhal tunnel` run until they are told to end: after SIGTERM or SIGINT\nthey stop in order and end with 0.\n")
+	b.WriteString("\nA second signal does not wait for the orderly stop. After 130 and 143 the record says where the\nrun stopped, and the same command goes on from there.\n\n`narwhal serve`, `narwhal standby` and `narwhal tunnel` run until they are told to end: after SIGTERM or SIGINT\nthey stop in order and end with 0. A router whose journal lost rows at the end, because the disk took them no more, ends\nwith 4 and says how many.\n")
 	return Page{"exit-codes.md", b.String()}
 }
 

@@ -1,7 +1,8 @@
 // Package filelock says that a file belongs to one process.
 //
 // It promises a hold that the kernel ends with the process, and the holder's process id where
-// the holder could write it. It refuses to touch the file itself: the lock is a file beside it.
+// the holder could write it. It refuses to touch the file itself: the lock is a file
+// beside it, which is refused in turn when it holds anything but a process id.
 package filelock
 
 import (
@@ -12,6 +13,8 @@ import (
 	"strconv"
 	"strings"
 	"syscall"
+
+	"github.com/narwhal-fleet/narwhal/internal/ownfile"
 )
 
 // HeldError means that another process holds the file.
@@ -33,7 +36,10 @@ type Hold struct{ f *os.File }
 // Take holds the file at path, which need not exist, by a lock on path.lock: *HeldError while
 // another holds it. The folder must exist.
 func Take(path string) (*Hold, error) {
-	f, err := os.OpenFile(path+".lock", os.O_CREATE|os.O_RDWR|syscall.O_NOFOLLOW|syscall.O_CLOEXEC|syscall.O_NONBLOCK, 0o600)
+	if err := Check(path); err != nil {
+		return nil, fmt.Errorf("lock %s: %w", path, err)
+	}
+	f, err := os.OpenFile(Name(path), os.O_CREATE|os.O_RDWR|syscall.O_NOFOLLOW|syscall.O_CLOEXEC|syscall.O_NONBLOCK, 0o600)
 	if err != nil {
 		return nil, fmt.Errorf("lock %s: %w", path, err)
 	}
@@ -52,6 +58,17 @@ func Take(path string) (*Hold, error) {
 	}
 	return &Hold{f}, nil
 }
+
+// Name is the lock file of the file at path.
+func Name(path string) string { return path + ".lock" }
+
+// kind is a lock file: a process id on a line, or part of it.
+var kind = ownfile.Kind{Name: "the id of a process", Most: 32, Is: func(head []byte, whole bool) bool {
+	return whole && strings.Trim(strings.TrimSuffix(string(head), "\n"), "0123456789") == ""
+}}
+
+// Check refuses a path whose lock file holds something else.
+func Check(path string) error { return ownfile.Check(Name(path), kind) }
 
 func written(f *os.File) int {
 	b, err := io.ReadAll(io.LimitReader(f, 32))

@@ -9,6 +9,8 @@ import (
 	"path/filepath"
 	"syscall"
 	"time"
+
+	"github.com/narwhal-fleet/narwhal/internal/ownfile"
 )
 
 // file is what a journal is written to; an *os.File is one.
@@ -33,6 +35,7 @@ type disk struct {
 	torn   bool   // something stands behind that
 	began  time.Time
 	create func(path string) (file, error) // held against other writers
+	same   os.FileInfo                     // of the open file; nil = it is not looked for
 }
 
 // append writes whole lines and returns how many bytes of whole lines the file took.
@@ -87,7 +90,7 @@ func (d *disk) due(n int, o *Options) bool {
 // done even when what follows that fails. At every moment the path holds a file that this
 // process holds against other writers.
 func (d *disk) rotate(o *Options) (done bool, err error) {
-	next := d.path + ".next"
+	next := nextName(d.path)
 	f, err := d.prepare(next)
 	if err != nil {
 		return false, fmt.Errorf("rotate journal: %w", err)
@@ -97,6 +100,7 @@ func (d *disk) rotate(o *Options) (done bool, err error) {
 	}
 	old := d.f
 	d.f, d.size, d.began = f, 0, o.now()
+	d.same = infoOf(f)
 	err = errors.Join(old.Close(), syncDir(filepath.Dir(d.path)), prune(d.path, o.Keep))
 	if err != nil {
 		err = fmt.Errorf("rotate journal: %w", err)
@@ -104,10 +108,16 @@ func (d *disk) rotate(o *Options) (done bool, err error) {
 	return true, err
 }
 
+// nextName is where a rotation makes the next file.
+func nextName(path string) string { return path + ".next" }
+
 // prepare makes what the open file has durable and opens the next one, empty.
 func (d *disk) prepare(next string) (file, error) {
 	if err := ignoreUnsupported(d.f.Sync()); err != nil {
 		return nil, err
+	}
+	if err := foreign(ownfile.Check(next, kind)); err != nil {
+		return nil, fmt.Errorf("%s: %w", next, err)
 	}
 	if err := os.Remove(next); err != nil && !errors.Is(err, os.ErrNotExist) {
 		return nil, err

@@ -149,6 +149,9 @@ journal_dropped: Lines were lost before this one.
 rows | int | - | - | How many.
 cause | string | - | - | queue_full or not_encodable.
 
+journal_reopened: The file that was written was no longer at the journal's path: this one was begun, or continued.
+cause | string | - | - | removed or replaced.
+
 journal_recovered: The file could not be written for a while.
 failed_s | number | s | - | How long.
 error | string | - | - | Why.

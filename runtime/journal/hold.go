@@ -120,7 +120,7 @@ func openDisk(f *os.File, path string) (*disk, error) {
 	if !st.Mode().IsRegular() {
 		return d, nil
 	}
-	d.path, d.size = path, st.Size()
+	d.path, d.size, d.same = path, st.Size(), st
 	rest, err := lastLine(f, d.size)
 	if err != nil || len(rest) == 0 {
 		return d, err

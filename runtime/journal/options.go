@@ -2,6 +2,7 @@ package journal
 
 import (
 	"context"
+	"log/slog"
 	"time"
 )
 
@@ -33,6 +34,9 @@ type Options struct {
 	// Clock is the router clock for events that the writer adds itself; nil leaves their
 	// at out.
 	Clock func() float64
+	// Log gets a line when the file can no longer be written and when it can again, and one
+	// when it went away; nil = none.
+	Log *slog.Logger
 
 	backoff time.Duration // the first one; tests shorten it
 	now     func() time.Time
@@ -47,6 +51,9 @@ func (o Options) filled() Options {
 	}
 	if o.backoff <= 0 {
 		o.backoff = firstBackoff
+	}
+	if o.Log == nil {
+		o.Log = slog.New(slog.DiscardHandler)
 	}
 	if o.now == nil {
 		o.now = time.Now
@@ -65,6 +72,7 @@ type Health struct {
 	HighWater int     `json:"queue_high_water"`
 	Waiting   int     `json:"waiting"` // requests that wait for room
 	Rotations uint64  `json:"rotations"`
+	Reopened  uint64  `json:"reopened"` // files made anew because the path no longer named the open one
 	Errors    uint64  `json:"write_errors"`
 	Failing   bool    `json:"failing"`
 	FailingS  float64 `json:"failing_s"` // how long; 0 when it does not

@@ -21,6 +21,8 @@ type scribe struct {
 	told    uint64 // losses that the journal knows of
 	badLine int    // items that could not be encoded, not told yet
 	rotate  time.Time
+	stuck   bool   // the last rotation failed
+	lost    uint64 // losses when the failure began
 	backoff time.Duration
 }
 
@@ -116,18 +118,50 @@ func (s *scribe) say(name string, fields map[string]any) {
 	}
 }
 
-// write gives the file what is pending, in a new file if that is due.
+// write gives the file what is pending, in a new file if that is due or the open one is gone.
 func (s *scribe) write() error {
-	s.turn()
-	n, err := s.d.append(s.pending)
-	recovered, after, was := s.j.note(s.took(n), n, err)
+	n, err := 0, s.find()
+	if err == nil {
+		s.turn()
+		n, err = s.d.append(s.pending)
+	}
+	o := s.j.note(s.took(n), n, err)
+	s.tell(o)
 	if err != nil {
 		return err
 	}
 	s.backoff = s.j.opt.backoff
-	if recovered {
-		s.say("journal_recovered", map[string]any{"failed_s": after, "error": was.Error()})
+	if o.ended {
+		s.say("journal_recovered", map[string]any{"failed_s": o.after, "error": o.was.Error()})
 	}
+	return nil
+}
+
+// tell logs where a failure begins and where it ends.
+func (s *scribe) tell(o outcome) {
+	log := s.j.opt.Log
+	switch {
+	case o.began != nil:
+		s.lost = s.j.q.losses()
+		log.Warn("journal cannot be written: rows wait, and are lost when too many do", "path", s.d.path, "error", o.began.Error())
+	case o.ended:
+		log.Warn("journal is written again", "path", s.d.path, "failed_s", o.after, "lost", s.j.q.losses()-s.lost)
+	}
+}
+
+// find makes sure that the rows which follow are where readers look for them.
+func (s *scribe) find() error {
+	cause := s.d.lost()
+	if cause == "" {
+		return nil
+	}
+	if err := s.d.renew(s.j.opt.now()); err != nil {
+		return err
+	}
+	s.j.reopened()
+	s.begin()
+	s.say("journal_reopened", map[string]any{"cause": cause})
+	s.j.opt.Log.Warn("journal file was "+cause+", and is made anew", "path", s.d.path)
 	return nil
 }
 
@@ -146,6 +180,13 @@ func (s *scribe) turn() {
 	if err != nil {
 		s.rotate = now.Add(retryRotation)
 	}
+	switch stuck := err != nil; {
+	case stuck && !s.stuck:
+		s.j.opt.Log.Warn("journal file cannot be ended as it should", "path", s.d.path, "error", err.Error())
+	case !stuck && s.stuck:
+		s.j.opt.Log.Warn("journal files end again", "path", s.d.path)
+	}
+	s.stuck = err != nil
 }
 
 // took removes the first n bytes, whole lines, from pending and frees their room.

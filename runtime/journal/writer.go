@@ -141,26 +141,39 @@ func (j *Writer) ended() error {
 	return j.final
 }
 
-// note records one write's outcome and reports whether a failure just ended.
-func (j *Writer) note(lines int, n int, err error) (recovered bool, after float64, was error) {
+// outcome is what one write changed.
+type outcome struct {
+	began error   // of a failure that begins
+	ended bool    // a failure is over
+	was   error   // the one that is over
+	after float64 // seconds that it lasted
+}
+
+// note records one write's outcome.
+func (j *Writer) note(lines int, n int, err error) (o outcome) {
 	j.mu.Lock()
 	defer j.mu.Unlock()
 	j.health.Written += uint64(lines)
 	j.health.Bytes += uint64(n)
-	if err != nil {
+	switch before := j.err; {
+	case err != nil:
 		j.health.Errors++
-		if j.err == nil {
-			j.since = j.opt.now()
-		}
 		j.err = fmt.Errorf("write journal: %w", err)
-		return false, 0, nil
+		if before == nil {
+			j.since = j.opt.now()
+			o.began = j.err
+		}
+	case before != nil:
+		o = outcome{ended: true, was: before, after: j.opt.now().Sub(j.since).Seconds()}
+		j.err = nil
 	}
-	if j.err == nil {
-		return false, 0, nil
-	}
-	was, after = j.err, j.opt.now().Sub(j.since).Seconds()
-	j.err = nil
-	return true, after, was
+	return o
+}
+
+func (j *Writer) reopened() {
+	j.mu.Lock()
+	defer j.mu.Unlock()
+	j.health.Reopened++
 }
 
 func (j *Writer) rotated(done bool, err error) {

@@ -100,6 +100,13 @@ func value[T any](p *T) (v T) {
 
 var digestForm = regexp.MustCompile(`^sha256:[0-9a-f]{64}$`)
 
+// What no engine reaches: prices built from more than that would not be finite, or would not
+// tell engines apart.
+const (
+	maxSeconds = 3600 // of a request, a token, or a pair of tokens
+	maxCount   = 1e9  // requests or tokens at once
+)
+
 func (r Row) check() error {
 	var errs []error
 	bad := func(ok bool, format string, args ...any) {
@@ -119,7 +126,16 @@ func (r Row) check() error {
 		{"cached_ttft_d", r.CachedTTFTD}, {"cached_cv_mape", r.CachedCVMAPE}} {
 		bad(f.v == nil || *f.v >= 0 && !math.IsInf(*f.v, 0), "%s: want a number ≥ 0", f.name)
 	}
+	for _, f := range []struct {
+		name string
+		v    *float64
+	}{{"ttft_a", &r.TTFTA}, {"ttft_b", &r.TTFTB}, {"ttft_c", &r.TTFTC}, {"tpot_slope", &r.TPOTSlope},
+		{"tpot_intercept", &r.TPOTIntercept}, {"tpot_request_slope", &r.TPOTRequestSlope},
+		{"cached_ttft_a", r.CachedTTFTA}, {"cached_ttft_b", r.CachedTTFTB}, {"cached_ttft_c", r.CachedTTFTC}, {"cached_ttft_d", r.CachedTTFTD}} {
+		bad(f.v == nil || *f.v <= maxSeconds, "%s: want at most %d s", f.name, maxSeconds)
+	}
 	between := func(name string, lo, hi *int) {
+		bad(hi == nil || *hi <= maxCount, "%s maximum: want at most %d", name, int(maxCount))
 		bad(lo == nil || *lo >= 1, "%s minimum: want ≥ 1", name)
 		bad(hi == nil || *hi >= 1, "%s maximum: want ≥ 1", name)
 		bad(lo == nil || hi == nil || *lo <= *hi, "%s: minimum above maximum", name)
@@ -130,6 +146,7 @@ func (r Row) check() error {
 	between("decode output tokens", r.DecodeMinOutputTokens, r.DecodeMaxOutputTokens)
 	between("cached prefix tokens", r.CachedMinPrefixTokens, r.CachedMaxPrefixTokens)
 	between("cached suffix tokens", r.CachedMinSuffixTokens, r.CachedMaxSuffixTokens)
+	bad(r.KVCapacityTokens == nil || *r.KVCapacityTokens <= maxCount, "kv_capacity_tokens: want at most %d", int(maxCount))
 	bad(r.KVCapacityTokens == nil || *r.KVCapacityTokens >= r.DecodeMaxKVTokens, "kv_capacity_tokens: below decode_max_kv_tokens")
 	bad((r.TTFTBlockTokens == nil) == (r.TTFTSplit == nil), "ttft_block_tokens and ttft_split: want both or neither")
 	bad(allOrNone(r.CachedTTFTA != nil, r.CachedTTFTB != nil, r.CachedTTFTC != nil, r.CachedTTFTD != nil, r.CachedCVMAPE != nil,

@@ -25,7 +25,7 @@ func offline(tb testing.TB, prefill, decode int) *Router {
 	digest := "sha256:" + fmt.Sprintf("%064d", 0)
 	var rows []profile.Row
 	for i := range prefill + decode {
-		e := fleet.Engine{IID: fmt.Sprintf("e%d", i), URL: "http://127.0.0.1:9", Role: fleet.RolePrefill}
+		e := fleet.Engine{IID: fmt.Sprintf("e%d", i), URL: fmt.Sprintf("http://127.0.0.1:%d", 9+i), Role: fleet.RolePrefill}
 		if i >= prefill {
 			e.Role = fleet.RoleDecode
 		}

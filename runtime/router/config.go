@@ -154,8 +154,12 @@ func Check(c Config) error {
 	if _, _, err := net.SplitHostPort(c.Listen); err != nil {
 		bad("check router: listen address %q: %w", c.Listen, err)
 	}
-	if name := f.Engine.EngineAPIKeyEnv; name != "" && c.EngineKey.Empty() && os.Getenv(name) == "" {
-		bad("check router: environment variable %s (engine.engine_api_key_env) is not set", name)
+	if name := f.Engine.EngineAPIKeyEnv; name != "" && c.EngineKey.Empty() {
+		if v, set := os.LookupEnv(name); !set {
+			bad("check router: environment variable %s (engine.engine_api_key_env) is not set", name)
+		} else if v == "" {
+			bad("check router: environment variable %s (engine.engine_api_key_env) is empty", name)
+		}
 	}
 	if err := c.HA.check(); err != nil {
 		errs = append(errs, err)
@@ -165,7 +169,7 @@ func Check(c Config) error {
 }
 
 func checkEngines(c Config) (errs []error) {
-	known := map[string]bool{}
+	known, at := map[string]bool{}, map[string]string{}
 	for _, e := range c.Fleet.Engines {
 		if e.IID == "" || known[e.IID] {
 			errs = append(errs, fmt.Errorf("check router: engine id %q is empty or repeated", e.IID))
@@ -173,6 +177,10 @@ func checkEngines(c Config) (errs []error) {
 		known[e.IID] = true
 		if says := fleet.AddressFault(e.URL); says != "" {
 			errs = append(errs, fmt.Errorf("check router: engine %q: url %s", e.IID, says))
+		} else if other, twice := at[fleet.AddressKey(e.URL)]; twice {
+			errs = append(errs, fmt.Errorf("check router: engines %q and %q have one url: each needs its own (engine-url-unique)", other, e.IID))
+		} else {
+			at[fleet.AddressKey(e.URL)] = e.IID
 		}
 		if says := fleet.AddressFault(e.AttestationURL); c.Verify != nil && e.AttestationURL != "" && says != "" {
 			errs = append(errs, fmt.Errorf("check router: engine %q: attestation_url %s", e.IID, says))

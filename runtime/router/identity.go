@@ -213,6 +213,11 @@ type generationError struct{ cause error }
 func (e *generationError) Error() string { return e.cause.Error() }
 func (e *generationError) Unwrap() error { return e.cause }
 
+// ErrGeneration: an engine's live process is not the one that its profile was measured on.
+var ErrGeneration = errors.New("profile is of another generation")
+
+func (e *generationError) Is(target error) bool { return target == ErrGeneration }
+
 func (s *settings) verify(ctx context.Context, row profile.Row, id engine.Identity) error {
 	if s.Verify != nil {
 		return s.Verify(ctx, row, id)

@@ -86,6 +86,7 @@ func (m *metrics) ownSeries(s *series, v seen) {
 	s.count("router_journal_queue_high_water_rows", j.HighWater)
 	s.count("router_journal_waiting_requests", j.Waiting)
 	s.put("router_journal_rotations_total", float64(j.Rotations))
+	s.put("router_journal_reopened_total", float64(j.Reopened))
 	s.put("router_journal_write_errors_total", float64(j.Errors))
 	s.flag("router_journal_failing", j.Failing)
 	s.count("router_goroutines", v.goroutines)

@@ -180,6 +180,7 @@ router_journal_queue_capacity_rows g - Lines that may wait.
 router_journal_queue_high_water_rows g - Most lines seen waiting.
 router_journal_waiting_requests g - Requests that a lossless journal makes wait.
 router_journal_rotations_total c - Journal files ended.
+router_journal_reopened_total c - Journal files begun anew because the one that was written had been removed or replaced.
 router_journal_write_errors_total c - Writes and rotations that failed.
 router_journal_failing g - 1 while the journal cannot be written.
 router_goroutines g - Goroutines.

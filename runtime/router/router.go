@@ -165,14 +165,14 @@ func (r *Router) meet(ctx context.Context) error {
 	for i, n := range r.own.nodes {
 		wg.Go(func() {
 			f, err := r.set.examine(ctx, n)
-			var gen *generationError
-			if errors.As(err, &gen) {
-				errs[i] = fmt.Errorf("engine %s: %w", n.id, err)
+			cause := causeConnection
+			if errors.Is(err, ErrGeneration) {
+				cause, errs[i] = causeGeneration, fmt.Errorf("engine %s: %w", n.id, err)
 			}
 			r.own.do(func() {
 				if err != nil {
 					r.set.Logger.Warn("engine is not available", "engine", n.id, "error", err.Error())
-					r.own.eject(n, causeConnection)
+					r.own.eject(n, cause)
 					return
 				}
 				n.facts, n.known = f, true

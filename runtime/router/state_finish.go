@@ -52,6 +52,6 @@ func (q *request) noOutput() {
 // journalOptions are the configured ones, with the router's clock.
 func (r *Router) journalOptions() journal.Options {
 	o := r.set.Journal
-	o.Clock = r.own.now
+	o.Clock, o.Log = r.own.now, r.set.Logger
 	return o
 }

@@ -58,9 +58,20 @@ func (r *Router) newAccess() error {
 		Failed: func(err error) {
 			r.set.Logger.Error("tenants not read again", "file", r.set.Access.Tenants, "error", err.Error())
 		}}
-	_, err = a.watch.Reload()
-	return err
+	if _, err = a.watch.Reload(); err != nil {
+		return &TenantsError{r.set.Access.Tenants, err}
+	}
+	return nil
 }
+
+// TenantsError is a file of tenants that keeps a router from starting.
+type TenantsError struct {
+	Path  string
+	cause error
+}
+
+func (e *TenantsError) Error() string { return e.cause.Error() }
+func (e *TenantsError) Unwrap() error { return e.cause }
 
 // watchTenants begins to look for changes of the file.
 func (r *Router) watchTenants(ctx context.Context) {

@@ -31,6 +31,9 @@ type FileOptions struct {
 	TTL    time.Duration
 	Margin time.Duration
 	Proof  Proof
+	// Mended, if not nil, is called after a renewal that wrote the document anew, with what
+	// had become of it.
+	Mended func(why error)
 }
 
 // File is the lease in a file.
@@ -155,7 +158,11 @@ func (l *File) Renew(ctx context.Context, old Term) (t Term, err error) {
 	err = l.exclusive(ctx, func() error {
 		now := time.Now()
 		d, err := l.read()
+		var spoilt error
 		if l.lostAlone(d, err, old, now) {
+			if spoilt = err; spoilt == nil {
+				spoilt = errRemoved
+			}
 			d, err = Make(old.Holder, old.Epoch, now, l.o.TTL), nil
 		}
 		if err != nil {
@@ -167,10 +174,15 @@ func (l *File) Renew(ctx context.Context, old Term) (t Term, err error) {
 		if t, err = l.put(d.Epoch, now); err != nil {
 			return fmt.Errorf("renew lease: %w", err)
 		}
+		if spoilt != nil && l.o.Mended != nil {
+			l.o.Mended(spoilt)
+		}
 		return nil
 	})
 	return t, err
 }
+
+var errRemoved = errors.New("lease document was removed")
 
 // lostAlone reports whether nothing but the document went wrong: it was removed or damaged,
 // while this holder kept the alive lock under the name of this very term. Nobody else can have

@@ -166,6 +166,8 @@ func TestRemovedOrDamagedDocument(t *testing.T) {
 	} {
 		path := filepath.Join(t.TempDir(), "lease")
 		a, b := openFile(t, path, "a", ProofOn), openFile(t, path, "b", ProofOn)
+		var told []error
+		a.o.Mended = func(why error) { told = append(told, why) }
 		term := claim(t, a)
 		check(t, spoil(path))
 		if _, err := b.Claim(t.Context()); err == nil {
@@ -174,6 +176,9 @@ func TestRemovedOrDamagedDocument(t *testing.T) {
 		again, err := a.Renew(t.Context(), term)
 		if err != nil || again.Epoch != 1 {
 			t.Fatalf("%s: renewed %+v, %v", name, again, err)
+		}
+		if _, err := a.Renew(t.Context(), again); err != nil || len(told) != 1 {
+			t.Errorf("%s: told %v, %v", name, told, err)
 		}
 		wantHeld(t, b, "a")
 		check(t, os.Remove(path))
