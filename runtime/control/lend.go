@@ -20,14 +20,23 @@ func (l load) lent(par Params, dem Demand, p, d float64) (prefill, decode float6
 	low, high := 0.0, mostLent
 	for range 12 {
 		mid := (low + high) / 2
-		if at(mid); prefill > decode {
+		if at(mid); prefill > decode && (decode <= roomy || l.kept(dem.Context, mid, par.TPOT) >= free) {
 			low = mid
 		} else {
 			high = mid
 		}
 	}
+	at(low)
 	return prefill, decode
 }
+
+// Where decoding is asked for more than it can do, batches fill up until nobody has time to
+// spare: engines lend up to a load of roomy, beyond it only what costs their batches nothing.
+// docs/evaluation.md has what that is worth when an engine dies or is slow.
+const (
+	roomy = 1.0
+	free  = 0.97
+)
 
 // kept is the part of its token rate that an engine keeps when it spends a share of its time
 // on prefills and its residents are to have the promised pace all the same.
