@@ -53,6 +53,9 @@ func simulateVerb(a *app) *cobra.Command {
 			if err != nil {
 				return err
 			}
+			if err := s.writable(a, args); err != nil {
+				return err
+			}
 			r, err := simulate.Run(cmd.Context(), config)
 			if err != nil {
 				if cmd.Context().Err() != nil {
@@ -70,6 +73,9 @@ func simulateVerb(a *app) *cobra.Command {
 			page, err := simulate.Page(r, config.Params.TTFT)
 			if err != nil {
 				return problem.Wrap(problem.Failed, "page_failed", "simulate", err, "this is an error of the simulator; report the seed and the workload")
+			}
+			if err := s.writable(a, args); err != nil {
+				return err
 			}
 			if err := atomicfile.Write(a.abs(s.html), page, 0o644); err != nil {
 				return problem.Wrap(problem.Failed, "page_unwritten", "write --html "+s.html, err, "name a file in a folder that exists and can be written")
@@ -93,6 +99,34 @@ func simulateVerb(a *app) *cobra.Command {
 	f.StringVar(&s.score, "score", "", "class of requests that is scored (default: the workload's in --engines, else all)")
 	f.BoolVar(&s.compare, "compare", false, "show every static split as an arm")
 	return c
+}
+
+// writable refuses a page in the place of an input, of anything but a regular file, or in a folder
+// that is absent.
+func (s *simulation) writable(a *app, inputs []string) error {
+	if s.html == "" {
+		return nil
+	}
+	bad := func(why string) error {
+		return problem.New(problem.Invalid, "invalid_arguments", "--html "+s.html+": "+why, "name a file of its own in a folder that exists")
+	}
+	path := a.abs(s.html)
+	if st, err := os.Stat(filepath.Dir(path)); err != nil || !st.IsDir() {
+		return bad("its folder is absent")
+	}
+	st, err := os.Lstat(path)
+	if err != nil {
+		return nil // absent
+	}
+	if !st.Mode().IsRegular() {
+		return bad("it is no regular file")
+	}
+	for _, in := range append(inputs, s.engines) {
+		if other, err := os.Stat(a.abs(in)); in != "" && err == nil && os.SameFile(st, other) {
+			return bad("the simulation reads this file")
+		}
+	}
+	return nil
 }
 
 // engineFile is the form of an --engines file. What else it holds is not read.

@@ -1,6 +1,8 @@
 package main
 
 import (
+	"os"
+	"path/filepath"
 	"testing"
 
 	"github.com/google/go-cmp/cmp"
@@ -36,5 +38,26 @@ func TestSimulationDefaultsAreTheSchemas(t *testing.T) {
 	}
 	if diff := cmp.Diff(want, simulate.Defaults(f.SLO.TTFTS, f.SLO.TPOTS), cmpopts.IgnoreUnexported(simulate.Config{})); diff != "" {
 		t.Errorf("schema's defaults, simulation's:\n%s", diff)
+	}
+}
+
+// A page never takes the place of what the simulation reads, nor of what is no file.
+func TestPageTakesNobodysPlace(t *testing.T) {
+	dir := t.TempDir()
+	work := filepath.Join(dir, "w.csv")
+	if err := os.WriteFile(work, []byte("at_s,input,output,class\n0,10,2,x\n"), 0o600); err != nil {
+		t.Fatal(err)
+	}
+	if err := os.Link(work, filepath.Join(dir, "same.csv")); err != nil {
+		t.Fatal(err)
+	}
+	if err := os.Symlink(work, filepath.Join(dir, "link.html")); err != nil {
+		t.Fatal(err)
+	}
+	for name, fine := range map[string]bool{"w.csv": false, "same.csv": false, "link.html": false, "absent/x.html": false, ".": false, "page.html": true} {
+		s := simulation{html: filepath.Join(dir, name)}
+		if err := s.writable(&app{}, []string{work}); (err == nil) != fine {
+			t.Errorf("%s: %v", name, err)
+		}
 	}
 }

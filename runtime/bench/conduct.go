@@ -151,7 +151,7 @@ func (c *conductor) end() error {
 }
 
 func digestFile(path string) (string, error) {
-	f, err := os.Open(path)
+	f, err := openFile(path)
 	if err != nil {
 		return "", err
 	}

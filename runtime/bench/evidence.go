@@ -3,6 +3,7 @@ package bench
 import (
 	"bufio"
 	"bytes"
+	"cmp"
 	"encoding/json"
 	"errors"
 	"fmt"
@@ -10,6 +11,7 @@ import (
 	"io/fs"
 	"os"
 	"path/filepath"
+	"syscall"
 	"time"
 
 	"github.com/narwhal-fleet/narwhal/internal/atomicfile"
@@ -189,8 +191,23 @@ func readLines[T any](r io.Reader) (out []T, bad int, err error) {
 	}
 }
 
+// openFile opens evidence to be read. Anything but a regular file, a pipe for example, would wait.
+func openFile(path string) (*os.File, error) {
+	f, err := os.OpenFile(path, os.O_RDONLY|syscall.O_NONBLOCK|syscall.O_CLOEXEC, 0)
+	if err != nil {
+		return nil, err
+	}
+	if st, err := f.Stat(); err != nil || !st.Mode().IsRegular() {
+		f.Close()
+		return nil, fmt.Errorf("read %s: %w", filepath.Base(path), cmp.Or(err, errNoFile))
+	}
+	return f, nil
+}
+
+var errNoFile = errors.New("it is no regular file")
+
 func readLinesFile[T any](path string) ([]T, int, error) {
-	f, err := os.Open(path)
+	f, err := openFile(path)
 	if err != nil {
 		return nil, 0, err
 	}
@@ -202,7 +219,7 @@ func readLinesFile[T any](path string) ([]T, int, error) {
 const maxDocument = 16 << 20
 
 func readJSON(path string, v any) error {
-	f, err := os.Open(path)
+	f, err := openFile(path)
 	if err != nil {
 		return err
 	}

@@ -69,6 +69,9 @@ func ReadFolder(dir string) (*Folder, error) {
 	for i := range f.Manifest.Points {
 		at := pointDir(dir, i)
 		if !exists(filepath.Join(at, filePoint)) {
+			if f.State == StateComplete {
+				return nil, fmt.Errorf("%s: point %d: the run is complete and has no %s of it", dir, i+1, filePoint)
+			}
 			continue
 		}
 		p, err := readPoint(at, f.State)

@@ -183,7 +183,7 @@ func (m *measured) copyWindow(path string, w *window) (found int, err error) {
 
 // readJournal reads a copied window line by line.
 func readJournal(path string, each func(journal.Line)) (journal.Stats, error) {
-	f, err := os.Open(path)
+	f, err := openFile(path)
 	if err != nil {
 		return journal.Stats{}, err
 	}
