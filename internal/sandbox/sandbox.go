@@ -12,9 +12,11 @@ import (
 	"encoding/json"
 	"errors"
 	"fmt"
+	"math/rand/v2"
 	"net"
 	"os"
 	"path/filepath"
+	"strconv"
 	"sync"
 	"time"
 
@@ -131,13 +133,18 @@ func plan(dir string, n int) ([]Host, error) {
 	return hosts, nil
 }
 
-// freePorts asks the kernel for ports and holds them all until each is known.
+// freePorts are drawn below the range from which the kernel takes ports for connections, since
+// most are listened on much later. All are held until each is known.
 func freePorts(n int) ([]int, error) {
+	const first, most = 20000, 12000
 	var ports []int
-	for range n {
-		l, err := net.Listen("tcp", "127.0.0.1:0")
+	for tries := 0; len(ports) < n; tries++ {
+		if tries > 50*n {
+			return nil, fmt.Errorf("find free ports: fewer than %d from %d to %d", n, first, first+most)
+		}
+		l, err := net.Listen("tcp", net.JoinHostPort("127.0.0.1", strconv.Itoa(first+rand.IntN(most))))
 		if err != nil {
-			return nil, fmt.Errorf("find free ports: %w", err)
+			continue
 		}
 		defer l.Close()
 		ports = append(ports, l.Addr().(*net.TCPAddr).Port)
