@@ -3,8 +3,6 @@ package main
 import (
 	"context"
 	"fmt"
-	"os"
-	"slices"
 	"strings"
 	"time"
 
@@ -206,7 +204,7 @@ func (l *benchLoad) open(mix bench.Mix) ([]bench.Point, error) {
 }
 
 func (l *benchLoad) replay(ctx context.Context, a *app, workloads []string) ([]bench.Point, error) {
-	t, err := a.benchTrace(ctx, workloads)
+	t, err := a.readTraces(ctx, workloads)
 	if err != nil {
 		return nil, err
 	}
@@ -230,24 +228,4 @@ func (l *benchLoad) replay(ctx context.Context, a *app, workloads []string) ([]b
 		out = append(out, bench.Point{Label: label, Arrivals: arrivals})
 	}
 	return out, nil
-}
-
-// benchTrace merges files and embedded traces; a file that exists comes first.
-func (a *app) benchTrace(ctx context.Context, from []string) (bench.Trace, error) {
-	var traces []bench.Trace
-	for _, w := range from {
-		path := a.abs(w)
-		var t bench.Trace
-		var err error
-		if _, statErr := os.Stat(path); statErr != nil && slices.Contains([]string{"azure", "azure-conv", "azure-code"}, w) {
-			t, err = bench.Embedded(w)
-		} else {
-			t, err = within(ctx, func() (bench.Trace, error) { return bench.Open(path, "") })
-		}
-		if err != nil {
-			return t, problem.Wrap(problem.Invalid, "bad_workload", "read workload "+w, err, "want a CSV with at_s,input,output,class, a public trace, or azure, azure-conv, azure-code")
-		}
-		traces = append(traces, t)
-	}
-	return bench.Merge(traces...), nil
 }

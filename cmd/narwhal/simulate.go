@@ -10,7 +10,6 @@ import (
 	"io"
 	"os"
 	"path/filepath"
-	"slices"
 	"strings"
 	"time"
 
@@ -18,7 +17,6 @@ import (
 
 	"github.com/narwhal-fleet/narwhal/internal/atomicfile"
 	"github.com/narwhal-fleet/narwhal/internal/problem"
-	"github.com/narwhal-fleet/narwhal/runtime/bench"
 	"github.com/narwhal-fleet/narwhal/runtime/simulate"
 )
 
@@ -205,25 +203,16 @@ func readEngineFile(path string) (f engineFile, err error) {
 	return f, nil
 }
 
-// readWorkloads merges files and embedded traces; a file that exists comes first.
+// readWorkloads is readTraces with the traces' names.
 func readWorkloads(ctx context.Context, a *app, from []string) (out []simulate.Arrival, names []string, err error) {
-	var traces []bench.Trace
+	merged, err := a.readTraces(ctx, from)
+	if err != nil {
+		return nil, nil, err
+	}
 	for _, w := range from {
-		path := a.abs(w)
-		var t bench.Trace
-		if _, statErr := os.Stat(path); statErr != nil && slices.Contains([]string{"azure", "azure-conv", "azure-code"}, w) {
-			t, err = bench.Embedded(w)
-		} else {
-			t, err = within(ctx, func() (bench.Trace, error) { return bench.Open(path, "") })
-		}
-		if err != nil {
-			return nil, nil, problem.Wrap(problem.Invalid, "bad_workload", "read workload "+w, err, "want a CSV with at_s,input,output,class, a public trace, or azure, azure-conv, azure-code")
-		}
-		traces = append(traces, t)
 		base := strings.TrimSuffix(filepath.Base(w), ".gz")
 		names = append(names, strings.TrimSuffix(base, filepath.Ext(base)))
 	}
-	merged := bench.Merge(traces...)
 	out = make([]simulate.Arrival, len(merged.Arrivals))
 	for i, x := range merged.Arrivals {
 		out[i] = simulate.Arrival{At: x.At.Seconds(), Input: x.Input, Output: x.Output, Class: x.Class}

@@ -52,22 +52,14 @@ func ready(ctx context.Context, env gates.Env, raw json.RawMessage) ([]byte, err
 	if err != nil {
 		return nil, err
 	}
-	begin := time.Now()
 	var out Ready
-	tick := time.NewTicker(100 * time.Millisecond)
-	defer tick.Stop()
-	for {
+	out.WaitedMS, err = await(ctx, a.Within.D(), func() bool {
 		out.Ready, out.Reason = askReady(ctx, base)
-		if out.Ready || time.Since(begin) > a.Within.D() {
-			break
-		}
-		select {
-		case <-ctx.Done():
-			return nil, ctx.Err()
-		case <-tick.C:
-		}
+		return out.Ready
+	})
+	if err != nil {
+		return nil, err
 	}
-	out.WaitedMS = time.Since(begin).Milliseconds()
 	if out.Health, err = get(ctx, base+"/health"); err != nil {
 		out.Health = json.RawMessage("null")
 	}
@@ -75,6 +67,22 @@ func ready(ctx context.Context, env gates.Env, raw json.RawMessage) ([]byte, err
 		out.State = json.RawMessage("null")
 	}
 	return json.Marshal(out)
+}
+
+// await looks until it is done or the time is up, and returns how long that took, in
+// milliseconds.
+func await(ctx context.Context, within time.Duration, done func() bool) (waited int64, err error) {
+	begin := time.Now()
+	tick := time.NewTicker(100 * time.Millisecond)
+	defer tick.Stop()
+	for !done() && time.Since(begin) <= within {
+		select {
+		case <-ctx.Done():
+			return 0, ctx.Err()
+		case <-tick.C:
+		}
+	}
+	return time.Since(begin).Milliseconds(), nil
 }
 
 func askReady(ctx context.Context, base string) (bool, string) {

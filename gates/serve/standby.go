@@ -5,7 +5,6 @@ import (
 	"encoding/json"
 	"fmt"
 	"net"
-	"time"
 
 	"github.com/narwhal-fleet/narwhal/fleet"
 	"github.com/narwhal-fleet/narwhal/gates"
@@ -111,22 +110,14 @@ func standing(ctx context.Context, env gates.Env, raw json.RawMessage) ([]byte, 
 	if err != nil {
 		return nil, err
 	}
-	begin := time.Now()
 	var out Standing
-	tick := time.NewTicker(100 * time.Millisecond)
-	defer tick.Stop()
-	for {
+	out.WaitedMS, err = await(ctx, a.Within.D(), func() bool {
 		out.look(ctx, router, "http://"+addr, h, pathOn(f, s.Host, standbyName, "state.json"))
-		if out.Standing || time.Since(begin) > a.Within.D() {
-			break
-		}
-		select {
-		case <-ctx.Done():
-			return nil, ctx.Err()
-		case <-tick.C:
-		}
+		return out.Standing
+	})
+	if err != nil {
+		return nil, err
 	}
-	out.WaitedMS = time.Since(begin).Milliseconds()
 	if out.Health, err = get(ctx, "http://"+addr+"/health"); err != nil {
 		out.Health = json.RawMessage("null")
 	}

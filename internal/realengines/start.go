@@ -2,8 +2,6 @@ package realengines
 
 import (
 	"context"
-	"math/rand/v2"
-	"net"
 	"os"
 	"os/exec"
 	"path/filepath"
@@ -13,6 +11,7 @@ import (
 	"testing"
 	"time"
 
+	"github.com/narwhal-fleet/narwhal/internal/freeport"
 	"github.com/narwhal-fleet/narwhal/runtime/engine"
 )
 
@@ -62,19 +61,14 @@ func New(tb testing.TB, side bool, extra ...string) *Engine {
 	return e
 }
 
-// freePort returns a free port below those that the kernel hands out: an engine binds its
-// ports most of a minute later, and others take ports of the kernel's range all the time.
+// freePort returns a port that an engine binds most of a minute later.
 func freePort(tb testing.TB) int {
 	tb.Helper()
-	for range 100 {
-		port := 20000 + rand.IntN(12000)
-		if l, err := net.Listen("tcp", net.JoinHostPort("127.0.0.1", strconv.Itoa(port))); err == nil {
-			l.Close()
-			return port
-		}
+	ports, err := freeport.Draw(1)
+	if err != nil {
+		tb.Fatal(err)
 	}
-	tb.Fatal("no free port from 20000 to 32000")
-	return 0
+	return ports[0]
 }
 
 // Start runs the engine in a process group of its own, which ends with the test.

@@ -12,16 +12,14 @@ import (
 	"encoding/json"
 	"errors"
 	"fmt"
-	"math/rand/v2"
-	"net"
 	"os"
 	"path/filepath"
-	"strconv"
 	"sync"
 	"time"
 
 	"github.com/narwhal-fleet/narwhal/fleet/remote/loopback"
 	"github.com/narwhal-fleet/narwhal/internal/atomicfile"
+	"github.com/narwhal-fleet/narwhal/internal/freeport"
 	"github.com/narwhal-fleet/narwhal/internal/process"
 )
 
@@ -118,7 +116,7 @@ func plan(dir string, n int) ([]Host, error) {
 	if b, err := os.ReadFile(filepath.Join(dir, "layout.json")); err == nil && json.Unmarshal(b, &l) == nil && len(l.Hosts) == n {
 		return l.Hosts, nil
 	}
-	ports, err := freePorts(6 * n)
+	ports, err := freeport.Draw(6 * n)
 	if err != nil {
 		return nil, err
 	}
@@ -131,25 +129,6 @@ func plan(dir string, n int) ([]Host, error) {
 			Ports: Ports{SSH: p[0], Engine: p[1], Side: p[2], Sidecar: p[3], Fabric: p[4], Router: p[5]}}
 	}
 	return hosts, nil
-}
-
-// freePorts are drawn below the range from which the kernel takes ports for connections, since
-// most are listened on much later. All are held until each is known.
-func freePorts(n int) ([]int, error) {
-	const first, most = 20000, 12000
-	var ports []int
-	for tries := 0; len(ports) < n; tries++ {
-		if tries > 50*n {
-			return nil, fmt.Errorf("find free ports: fewer than %d from %d to %d", n, first, first+most)
-		}
-		l, err := net.Listen("tcp", net.JoinHostPort("127.0.0.1", strconv.Itoa(first+rand.IntN(most))))
-		if err != nil {
-			continue
-		}
-		defer l.Close()
-		ports = append(ports, l.Addr().(*net.TCPAddr).Port)
-	}
-	return ports, nil
 }
 
 func (s *Sandbox) start(h *Host, user loopback.Key) error {

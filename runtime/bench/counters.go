@@ -8,6 +8,8 @@ import (
 	"math"
 	"strconv"
 	"strings"
+
+	"github.com/narwhal-fleet/narwhal/internal/exposition"
 )
 
 // Bounds of a metrics page.
@@ -89,33 +91,13 @@ func parseLabels(s string) (map[string]string, string, error) {
 		if !ok || rest == "" || rest[0] != '"' {
 			return nil, "", errors.New("labels: want NAME=\"VALUE\"")
 		}
-		value, after, ok := unquote(rest[1:])
+		value, after, ok := exposition.LabelValue(rest)
 		if !ok {
 			return nil, "", errors.New("labels: a value without an end")
 		}
 		out[strings.TrimSpace(name)] = value
 		s = after
 	}
-}
-
-func unquote(s string) (value, rest string, ok bool) {
-	var b strings.Builder
-	for i := 0; i < len(s); i++ {
-		switch c := s[i]; {
-		case c == '"':
-			return b.String(), s[i+1:], true
-		case c == '\\' && i+1 < len(s):
-			i++
-			if s[i] == 'n' {
-				b.WriteByte('\n')
-			} else {
-				b.WriteByte(s[i])
-			}
-		default:
-			b.WriteByte(c)
-		}
-	}
-	return "", "", false
 }
 
 // outcomeCounters says which counter of the router counts which terminal of its journal;

@@ -7,6 +7,8 @@ import (
 	"io"
 	"strconv"
 	"strings"
+
+	"github.com/narwhal-fleet/narwhal/internal/exposition"
 )
 
 // Bounds of a scrape. A current engine writes about 65 kB and 1 000 series.
@@ -158,40 +160,9 @@ func parseLabels(s string) (labels []Label, rest string, ok bool) {
 		name := strings.TrimRight(s[:eq], " \t")
 		s = strings.TrimLeft(s[eq+1:], " \t")
 		var value string
-		if value, s, ok = labelValue(s); !ok {
+		if value, s, ok = exposition.LabelValue(s); !ok {
 			return nil, "", false
 		}
 		labels = append(labels, Label{name, value})
 	}
-}
-
-func labelValue(s string) (value, rest string, ok bool) {
-	if !strings.HasPrefix(s, `"`) {
-		return "", "", false
-	}
-	s = s[1:]
-	end := strings.IndexAny(s, `"\`)
-	if end < 0 {
-		return "", "", false
-	}
-	if s[end] == '"' {
-		return s[:end], s[end+1:], true
-	}
-	var b strings.Builder
-	for i := 0; i < len(s); i++ {
-		switch c := s[i]; {
-		case c == '"':
-			return b.String(), s[i+1:], true
-		case c == '\\' && i+1 < len(s):
-			i++
-			if s[i] == 'n' {
-				b.WriteByte('\n')
-			} else {
-				b.WriteByte(s[i])
-			}
-		default:
-			b.WriteByte(c)
-		}
-	}
-	return "", "", false
 }

@@ -64,10 +64,8 @@ type EngineView struct {
 	Held int `json:"held,omitempty"`
 	// DecodeRemaining is how many tokens the residents are still expected to make, in all.
 	DecodeRemaining int `json:"decode_remaining,omitempty"`
-	// Residents are the same requests one by one, those still prefilling elsewhere
-	// included; nil = only the sums are known.
-	Residents []Resident `json:"residents,omitempty"`
-	// Later answers for the residents where they are not listed; nil = nobody does.
+	// Later answers for the residents, those still prefilling elsewhere included; nil = only the
+	// sums are known.
 	Later Later `json:"-"`
 	// DecodeSeats is the attested sequence limit; 0 = unknown.
 	DecodeSeats int `json:"decode_seats,omitempty"`
@@ -100,19 +98,12 @@ type Resident struct {
 	Remaining int     `json:"remaining"`       // tokens it is expected to make yet
 }
 
-// Occupied is Later's answer, from the list of residents or the sums where there is no Later.
+// Occupied is Later's answer, from the sums where there is no Later.
 func (e *EngineView) Occupied(now, at, interval float64) (requests, tokens int) {
-	switch {
-	case e.Later != nil:
-		return e.Later.Occupied(now, at, interval)
-	case e.Residents == nil:
+	if e.Later == nil {
 		return e.DecodeRequests, e.DecodeTokens
 	}
-	for _, r := range e.Residents {
-		n, k := r.Takes(now, at, interval)
-		requests, tokens = requests+n, tokens+k
-	}
-	return requests, tokens
+	return e.Later.Occupied(now, at, interval)
 }
 
 // Takes is what one resident takes at a later moment, as in Later.

@@ -1,8 +1,8 @@
 package profile
 
 import (
-	"iter"
 	"math"
+	"slices"
 )
 
 // Ratio is a multiplicative correction that is learned: observed over predicted work, in
@@ -32,19 +32,24 @@ func (r Ratio) Add(observed, predicted, memory, first float64) Ratio {
 
 const mostRatio = 4
 
-// Typical is the mean of corrections for which there is evidence, 1 without any: what to
-// expect of an engine that has not worked yet.
-func Typical(corrections iter.Seq2[Ratio, float64]) float64 {
-	sum, n := 0.0, 0.0
-	for r, v := range corrections {
-		if r.Seen() {
-			sum, n = sum+v, n+1
+// Presume gives the engines that have not worked yet the mean correction of those that have, 1
+// without any. of is the evidence of one of n engines and its correction.
+func Presume(n int, of func(i int) (Ratio, *float64)) {
+	sum, seen := 0.0, 0.0
+	for i := range n {
+		if r, v := of(i); r.Seen() {
+			sum, seen = sum+*v, seen+1
 		}
 	}
-	if n == 0 {
-		return 1
+	mean := 1.0
+	if seen > 0 {
+		mean = sum / seen
 	}
-	return sum / n
+	for i := range n {
+		if r, v := of(i); !r.Seen() {
+			*v = mean
+		}
+	}
 }
 
 // Value is the correction within its bounds; 1 without evidence.
@@ -53,4 +58,33 @@ func (r Ratio) Value(low, high float64) float64 {
 		return 1
 	}
 	return min(high, max(low, r.observed/r.predicted))
+}
+
+// Tail follows how much longer than predicted the last prefills of an engine took. The zero
+// value has seen none.
+type Tail struct {
+	ring   [64]float64 // observed over predicted
+	sorted []float64
+	n      int
+}
+
+// Add notes one.
+func (t *Tail) Add(ratio float64) {
+	at := t.n % len(t.ring)
+	if t.n >= len(t.ring) {
+		i, _ := slices.BinarySearch(t.sorted, t.ring[at])
+		t.sorted = slices.Delete(t.sorted, i, i+1)
+	}
+	t.ring[at] = ratio
+	i, _ := slices.BinarySearch(t.sorted, ratio)
+	t.sorted = slices.Insert(t.sorted, i, ratio)
+	t.n++
+}
+
+// Risk is their 80th percentile, from 1 to 2; 1 before there are eight.
+func (t *Tail) Risk() float64 {
+	if t.n < 8 {
+		return 1
+	}
+	return min(2, max(1, Quantile(t.sorted, 0.8)))
 }

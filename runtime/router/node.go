@@ -4,7 +4,6 @@ import (
 	"context"
 	"net"
 	"net/http"
-	"slices"
 	"sync/atomic"
 	"time"
 
@@ -78,8 +77,7 @@ type node struct {
 	pending     map[*claim]struct{}
 	decoding    map[*claim]struct{}
 
-	ratios       [64]float64 // observed over predicted prefill, a ring
-	ratioN       int
+	tail         profile.Tail // of prefill times
 	risk         float64
 	gap          float64 // of the last interval that had one
 	kappa        float64
@@ -195,14 +193,8 @@ func (v *view) add(r model.Resident) {
 // observe notes one prefill's observed time over its prediction; risk is the 80th
 // percentile of the last 64, at most doubling a price.
 func (n *node) observe(ratio float64) {
-	n.ratios[n.ratioN%len(n.ratios)] = ratio
-	n.ratioN++
-	held := slices.Clone(n.ratios[:min(n.ratioN, len(n.ratios))])
-	if len(held) < 8 {
-		return
-	}
-	slices.Sort(held)
-	n.risk = min(2, max(1, profile.Quantile(held, 0.8)))
+	n.tail.Add(ratio)
+	n.risk = n.tail.Risk()
 }
 
 // settle accounts for the decoding until now, before what is resident changes: the tokens that

@@ -326,28 +326,8 @@ func (l *claim) warm() int {
 
 // presume gives engines that have not worked yet the corrections of those that have.
 func (o *owner) presume() {
-	prefill := profile.Typical(func(yield func(profile.Ratio, float64) bool) {
-		for _, n := range o.nodes {
-			if !yield(n.prefillWork, n.prefillKappa) {
-				return
-			}
-		}
-	})
-	decode := profile.Typical(func(yield func(profile.Ratio, float64) bool) {
-		for _, n := range o.nodes {
-			if !yield(n.decodeWork, n.kappa) {
-				return
-			}
-		}
-	})
-	for _, n := range o.nodes {
-		if !n.prefillWork.Seen() {
-			n.prefillKappa = prefill
-		}
-		if !n.decodeWork.Seen() {
-			n.kappa = decode
-		}
-	}
+	profile.Presume(len(o.nodes), func(i int) (profile.Ratio, *float64) { return o.nodes[i].prefillWork, &o.nodes[i].prefillKappa })
+	profile.Presume(len(o.nodes), func(i int) (profile.Ratio, *float64) { return o.nodes[i].decodeWork, &o.nodes[i].kappa })
 }
 
 // memory of the learned corrections, in seconds of work: the weight of an interval is alpha.

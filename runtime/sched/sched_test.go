@@ -123,7 +123,7 @@ func TestSeatsAreCountedWhenTheyAreNeeded(t *testing.T) {
 		"one comes in between":    {[]model.Resident{{Tokens: 300, Remaining: 500}, {Ready: 100.2, Tokens: 300, Remaining: 500}}, false},
 		"it came and went before": {[]model.Resident{{Tokens: 300, Remaining: 500}, {Ready: 100.1, Tokens: 300, Remaining: 3}}, true},
 	} {
-		d.Residents = c.residents
+		d.Later = residents(c.residents)
 		got := admit(snapshot(p, d), request(7000, 20), 100) // a prefill of 0.68 s
 		if got.Placed != c.placed || !c.placed && got.Refused != model.ReasonSlotWait {
 			t.Errorf("%s: placed %v, refused %q", name, got.Placed, got.Refused)
@@ -289,6 +289,19 @@ func TestRetryFallsBackWhenItsRoleHasFailed(t *testing.T) {
 		t.Errorf("roles are fixed: %+v", d)
 	}
 }
+
+// residents answers for an engine by its list.
+type residents []model.Resident
+
+func (l residents) Occupied(now, at, interval float64) (requests, tokens int) {
+	for _, r := range l {
+		n, k := r.Takes(now, at, interval)
+		requests, tokens = requests+n, tokens+k
+	}
+	return requests, tokens
+}
+
+func (residents) Slack(float64, *model.Params) float64 { return 0 }
 
 // bearing answers for an engine whose residents bear so many seconds.
 type bearing float64

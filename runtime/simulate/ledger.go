@@ -22,11 +22,9 @@ type ledger struct {
 	leaves        int     // Σ last steps of the batch
 	waiting, live int     // what it counts as queued for prefill, and as decoding
 
-	ratios [64]float64 // observed over predicted prefill, a ring
-	sorted []float64   // the same in order
-	ratioN int
-	before int  // tokens at the start of the interval
-	plain  bool // nothing is learned
+	tail   profile.Tail // of prefill times
+	before int          // tokens at the start of the interval
+	plain  bool         // nothing is learned
 
 	whole  float64 // predicted prefill of all that wait for it or are in it
 	waitIn int     // Σ input of those
@@ -137,17 +135,9 @@ func (l *ledger) forget(j *job) {
 
 // observe keeps the 80th percentile of the last 64 ratios as the engine's risk.
 func (l *ledger) observe(ratio float64) {
-	at := l.ratioN % len(l.ratios)
-	if l.ratioN >= len(l.ratios) {
-		i, _ := slices.BinarySearch(l.sorted, l.ratios[at])
-		l.sorted = slices.Delete(l.sorted, i, i+1)
-	}
-	l.ratios[at] = ratio
-	i, _ := slices.BinarySearch(l.sorted, ratio)
-	l.sorted = slices.Insert(l.sorted, i, ratio)
-	l.ratioN++
-	if l.ratioN >= 8 && !l.plain {
-		l.v.Risk = min(2, max(1, profile.Quantile(l.sorted, 0.8)))
+	l.tail.Add(ratio)
+	if !l.plain {
+		l.v.Risk = l.tail.Risk()
 	}
 }
 

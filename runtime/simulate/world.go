@@ -204,28 +204,10 @@ func (w *world) expect() {
 	if !w.kind.learns {
 		return
 	}
-	prefill := profile.Typical(func(yield func(profile.Ratio, float64) bool) {
-		for _, e := range w.engines {
-			if !yield(e.prefillWork, e.v.PrefillCorrection) {
-				return
-			}
-		}
+	profile.Presume(len(w.engines), func(i int) (profile.Ratio, *float64) {
+		return w.engines[i].prefillWork, &w.engines[i].v.PrefillCorrection
 	})
-	decode := profile.Typical(func(yield func(profile.Ratio, float64) bool) {
-		for _, e := range w.engines {
-			if !yield(e.decodeWork, e.v.Correction) {
-				return
-			}
-		}
-	})
-	for _, e := range w.engines {
-		if !e.prefillWork.Seen() {
-			e.v.PrefillCorrection = prefill
-		}
-		if !e.decodeWork.Seen() {
-			e.v.Correction = decode
-		}
-	}
+	profile.Presume(len(w.engines), func(i int) (profile.Ratio, *float64) { return w.engines[i].decodeWork, &w.engines[i].v.Correction })
 }
 
 // tick closes the interval and, unless the split is static, evaluates it.
