@@ -151,9 +151,9 @@ const reclaimAfter = 10
 // under it. What the last holder held out of placement this router cannot know; without it
 // nobody would serve at all.
 func (r *Router) reclaim(held time.Duration) {
-	pause := reclaimAfter * r.set.renew()
-	for rest(r.watching, max(0, held)+pause) {
-		held = 0
+	wait := max(0, held) + reclaimAfter*r.set.renew()
+	for rest(r.watching, wait) {
+		wait = reclaimAfter * r.set.renew()
 		degraded := false
 		r.own.do(func() { degraded = r.own.degraded != "" })
 		if degraded {
@@ -161,10 +161,7 @@ func (r *Router) reclaim(held time.Duration) {
 		}
 		term, err := r.set.HA.Lease.Claim(r.watching)
 		if err != nil {
-			var by *lease.HeldError
-			if errors.As(err, &by) {
-				held = time.Until(by.ExpiresAt)
-			}
+			wait = r.unclaimed(err, wait)
 			continue
 		}
 		k := lease.Keep(r.set.HA.Lease, term, r.set.renew())
@@ -180,6 +177,26 @@ func (r *Router) reclaim(held time.Duration) {
 		r.Open(k)
 		return
 	}
+}
+
+// unclaimed shows why a fenced router could not claim, and returns when it tries again: after
+// a holder's time and the usual pause, at the pace of renewals where no document names one.
+func (r *Router) unclaimed(err error, pause time.Duration) time.Duration {
+	why := standby.BlockUnavailable(err)
+	var by *lease.HeldError
+	if errors.As(err, &by) {
+		why, pause = standby.BlockHeld, max(0, time.Until(by.ExpiresAt))+pause
+		if d, err := r.set.HA.Lease.Look(r.watching); err == nil && !d.Stored() {
+			pause = r.set.renew()
+		}
+	}
+	var before string
+	r.own.do(func() { before = r.own.fenced })
+	if why != before && r.watching.Err() == nil {
+		r.set.Logger.Error("router is fenced", "reason", why)
+		r.Block(why)
+	}
+	return pause
 }
 
 func (r *Router) giveBackLease(k *lease.Keeper) error {

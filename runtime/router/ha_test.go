@@ -146,6 +146,47 @@ func TestFencedRoutersTakeALeaseThatNobodyWants(t *testing.T) {
 	eventually(t, "the other one serves", func() bool { return waits.get("/ready", &r) == 200 && r.Epoch == 3 })
 }
 
+// All files of the lease are removed under a living pair: the first router makes them anew, and
+// nobody takes over. Rubbish in the document keeps nobody from following a dead holder.
+func TestLeaseFilesAreSpoilt(t *testing.T) {
+	dir := t.TempDir()
+	path := filepath.Join(dir, "lease.json")
+	a := startBed(t, 1, 1, quick(), shared(t, dir, "a"))
+	s := a.second(shared(t, dir, "s"), waitsFor(a.url))
+	follows := func(spoilt string) {
+		t.Helper()
+		eventually(t, spoilt+": the standby has seen the lease", func() bool {
+			d, err := a.router.set.HA.Lease.Look(t.Context())
+			var r readiness
+			s.get("/ready", &r)
+			return err == nil && d.Epoch == 1 && !d.Expired(time.Now()) && r.Reason != standby.BlockNoFresh && r.Reason != standby.BlockHeld
+		})
+		if x := a.complete(body(false, 2)); x.status != 200 {
+			t.Errorf("%s: %d %s", spoilt, x.status, x.body)
+		}
+	}
+	follows("at the start")
+	for range 3 {
+		for _, p := range lease.Paths(path) {
+			if err := os.Remove(p); err != nil {
+				t.Fatal(err)
+			}
+		}
+		eventually(t, "the lease is there again", func() bool { _, err := os.Stat(path + ".alive"); return err == nil })
+		follows("removed")
+	}
+	a.router.own.do(func() { a.router.own.keeper.Stop(errors.New("frozen")) })
+	a.router.set.HA.Lease.(*lease.File).Close() // as at a process's end
+	if err := os.WriteFile(path, []byte("rubbish"), 0o600); err != nil {
+		t.Fatal(err)
+	}
+	var r readiness
+	eventually(t, "the standby serves", func() bool { return s.get("/ready", &r) == 200 })
+	if r.Epoch != 2 {
+		t.Errorf("epoch %d", r.Epoch)
+	}
+}
+
 // Two routers with one lease: the second one does not admit while the first has it.
 func TestLeaseFences(t *testing.T) {
 	dir := t.TempDir()

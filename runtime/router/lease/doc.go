@@ -1,9 +1,10 @@
 // Package lease decides which of several routers may serve a fleet, and for how long.
 //
 // It promises that at most one holder's local validity runs at any moment, that an epoch
-// is never given twice while nobody deletes what is stored, and that a holder's local
-// validity ends before the stored expiry does. It refuses to read a damaged document as an absent one, to renew a term that has
-// expired or passed to another, and to renew at all after one renewal has failed.
+// is never given twice while somebody remembers it, and that a holder's local validity ends
+// before the stored expiry does. It refuses to read a damaged document as an absent one, to
+// renew a term that has expired or passed to another, and to renew at all after one renewal
+// has failed.
 //
 // # The file
 //
@@ -35,10 +36,17 @@
 //   - a router of the reference writes no such file and is waited for;
 //   - the file names its own inode: a copy or a file put in its place proves nothing.
 //
-// It tells as much when the document itself is removed or damaged. Its holder, which still has
-// the lock in the name of its term, writes the document anew at its next renewal. No other may
-// claim while that lock is held, for the length of a lease: a holder that is still valid has
-// written it by then. The next epoch goes on from the one that stands there.
+// # Removed and damaged files
+//
+// A holder whose document is removed or damaged writes it anew at its next renewal, as long as
+// it has the alive lock in the name of its term; so it does when all files were removed. A
+// claimant who finds no readable document asks the alive file and what it saw itself at
+// earlier looks. Is the last holder gone for certain, it claims the epoch after the one it
+// knows; else it waits until the document was lacking for the whole time of a lease. A holder
+// that is still valid has written it by then. Where nobody was ever known, absence is a new
+// lease and damage is refused; what names another schema or version is always refused.
+// A router that starts after all files were removed knows nobody and begins at epoch 1, beside
+// a holder that serves until its next renewal.
 //
 // The proof needs one kernel that sees all lock holders. It is used only where the folder
 // is on a file system known to be local (ext2-4, xfs, btrfs, zfs, f2fs, bcachefs, tmpfs,

@@ -34,12 +34,17 @@ type Document struct {
 }
 
 // MalformedError is a stored document that cannot be trusted. It is never read as absent.
-type MalformedError struct{ Reason string }
+type MalformedError struct {
+	Reason string
+	// Foreign: it is whole, but no lease of a version that this router reads. Whoever writes
+	// it may serve.
+	Foreign bool
+}
 
 func (e *MalformedError) Error() string { return "lease document: " + e.Reason }
 
 func malformed(format string, args ...any) error {
-	return &MalformedError{fmt.Sprintf(format, args...)}
+	return &MalformedError{Reason: fmt.Sprintf(format, args...)}
 }
 
 // Make is the document of a term that starts or is extended at now.
@@ -82,6 +87,25 @@ func decimal(v float64) string {
 // Decode reads a document of at most 4096 bytes: exactly the six keys, each once, with
 // their types. Every refusal is a *MalformedError.
 func Decode(data []byte) (Document, error) {
+	d, err := decode(data)
+	var damaged *MalformedError
+	if errors.As(err, &damaged) {
+		damaged.Foreign = foreign(data)
+	}
+	return d, err
+}
+
+// foreign reports whether a text is whole and names another schema or version.
+func foreign(data []byte) bool {
+	var head struct {
+		Schema  string      `json:"schema"`
+		Version json.Number `json:"schema_version"`
+	}
+	return len(data) <= maxDocument && json.Unmarshal(data, &head) == nil && head.Schema != "" &&
+		(head.Schema != Schema || head.Version.String() != strconv.Itoa(SchemaVersion))
+}
+
+func decode(data []byte) (Document, error) {
 	if len(data) > maxDocument {
 		return Document{}, malformed("more than %d bytes", maxDocument)
 	}

@@ -8,6 +8,7 @@ import (
 	"io/fs"
 	"os"
 	"path/filepath"
+	"sync/atomic"
 	"syscall"
 	"time"
 
@@ -43,23 +44,10 @@ type File struct {
 	alive alive
 	proof bool
 	why   error // why the last claim or renewal is not backed by the alive lock
-	// absent is the absence of the document as this File's claims have seen it.
-	absent absence
-}
-
-// absence is how long something was seen to be absent, by looks that follow each other closely.
-type absence struct{ since, seen time.Time }
-
-// closely is the longest gap between two looks of one absence.
-const closely = 2 * time.Second
-
-// until notes a look and tells when the absence will have lasted for d.
-func (a *absence) until(now time.Time, d time.Duration) time.Time {
-	if a.seen.IsZero() || now.Sub(a.seen) > closely {
-		a.since = now
-	}
-	a.seen = now
-	return a.since.Add(d)
+	// gap is the lack of a readable document as this File's claims have seen it.
+	gap gap
+	// seen is the highest epoch that this File has read or claimed.
+	seen atomic.Pointer[Document]
 }
 
 // NewFile checks the options; it touches nothing but the folder's file system number.
@@ -108,30 +96,26 @@ func (l *File) exclusive(ctx context.Context, f func() error) error {
 // Claim implements Lease.
 func (l *File) Claim(ctx context.Context) (t Term, err error) {
 	err = l.exclusive(ctx, func() error {
-		d, err := l.read()
-		if err != nil {
-			return fmt.Errorf("claim lease: %w", err)
-		}
+		d, mark, err := l.read()
 		now, had := time.Now(), l.alive.f != nil
-		epoch := d.Epoch + 1
-		if d.Stored() {
-			l.absent = absence{}
-		} else if l.proof {
-			// The document was removed, or never was: the alive file says which.
-			last, lives := l.alive.last()
-			if until := l.absent.until(now, l.o.TTL); lives && now.Before(until) {
-				return &HeldError{Holder: last.Holder, Epoch: last.Epoch, ExpiresAt: until}
-			}
-			epoch = last.Epoch + 1
-		}
+		epoch := max(d.Epoch, l.known().Epoch) + 1
 		switch {
-		case !d.Stored() || d.Expired(now):
+		case err != nil || !d.Stored():
+			epoch, err = l.unnamed(now, mark, err)
+		case d.Expired(now):
 		case d.Holder == l.o.Holder:
 			epoch = d.Epoch
 		case !l.proof || !l.alive.gone(d):
-			return d.Held()
+			err = d.Held()
 		}
-		if t, err = l.put(epoch, now); err != nil {
+		if held := (*HeldError)(nil); errors.As(err, &held) {
+			return err
+		}
+		if err == nil {
+			l.gap = gap{}
+			t, err = l.put(epoch, now)
+		}
+		if err != nil {
 			if !had {
 				l.alive.drop() // this holder does not serve, whatever is stored
 			}
@@ -145,11 +129,15 @@ func (l *File) Claim(ctx context.Context) (t Term, err error) {
 // put names the holder in the alive file, then in the lease.
 func (l *File) put(epoch int64, now time.Time) (Term, error) {
 	if l.proof {
-		l.why = l.alive.hold(l.o.Holder, epoch)
+		if l.why = l.alive.renew(); l.why == nil {
+			l.why = l.alive.hold(l.o.Holder, epoch)
+		}
 	}
-	if err := atomicfile.Write(l.o.Path, Make(l.o.Holder, epoch, now, l.o.TTL).Encode(), 0o600); err != nil {
+	d := Make(l.o.Holder, epoch, now, l.o.TTL)
+	if err := atomicfile.Write(l.o.Path, d.Encode(), 0o600); err != nil {
 		return Term{}, err
 	}
+	l.note(d)
 	return Term{Epoch: epoch, Holder: l.o.Holder, ValidUntil: now.Add(l.o.TTL - l.o.Margin)}, nil
 }
 
@@ -157,7 +145,7 @@ func (l *File) put(epoch int64, now time.Time) (Term, error) {
 func (l *File) Renew(ctx context.Context, old Term) (t Term, err error) {
 	err = l.exclusive(ctx, func() error {
 		now := time.Now()
-		d, err := l.read()
+		d, _, err := l.read()
 		var spoilt error
 		if l.lostAlone(d, err, old, now) {
 			if spoilt = err; spoilt == nil {
@@ -182,23 +170,10 @@ func (l *File) Renew(ctx context.Context, old Term) (t Term, err error) {
 	return t, err
 }
 
-var errRemoved = errors.New("lease document was removed")
-
-// lostAlone reports whether nothing but the document went wrong: it was removed or damaged,
-// while this holder kept the alive lock under the name of this very term. Nobody else can have
-// claimed meanwhile, so that the document may be written anew.
-func (l *File) lostAlone(d Document, err error, old Term, now time.Time) bool {
-	var damaged *MalformedError
-	if (err != nil || d.Stored()) && !errors.As(err, &damaged) {
-		return false
-	}
-	return l.proof && l.alive.holds(old) && old.Holder == l.o.Holder && old.Valid(now)
-}
-
 // Release implements Lease. The alive lock goes after the lease, never before.
 func (l *File) Release(ctx context.Context, t Term) error {
 	return l.exclusive(ctx, func() error {
-		d, err := l.read()
+		d, _, err := l.read()
 		if err != nil {
 			return fmt.Errorf("release lease: %w", err)
 		}
@@ -216,7 +191,7 @@ func (l *File) Release(ctx context.Context, t Term) error {
 
 // Look implements Lease. Documents are replaced whole, so it needs no lock.
 func (l *File) Look(context.Context) (Document, error) {
-	d, err := l.read()
+	d, _, err := l.read()
 	if err != nil {
 		return Document{}, fmt.Errorf("look at lease: %w", err)
 	}
@@ -231,22 +206,27 @@ func (l *File) Close() {
 	l.alive.drop()
 }
 
-// read returns the zero Document only when no file is there.
-func (l *File) read() (Document, error) {
+// read returns the zero Document only when no file is there, and a mark that every writing of
+// the file changes.
+func (l *File) read() (d Document, mark string, err error) {
 	f, err := os.OpenFile(l.o.Path, os.O_RDONLY|syscall.O_NOFOLLOW|syscall.O_CLOEXEC|syscall.O_NONBLOCK, 0)
 	if errors.Is(err, fs.ErrNotExist) {
-		return Document{}, nil
+		return Document{}, "", nil
 	}
 	if err != nil {
-		return Document{}, err
+		return Document{}, "", err
 	}
 	defer f.Close()
-	if info, err := f.Stat(); err != nil || !info.Mode().IsRegular() {
-		return Document{}, malformed("no regular file")
+	info, err := f.Stat()
+	if err != nil || !info.Mode().IsRegular() {
+		return Document{}, "", malformed("no regular file")
 	}
 	b, err := io.ReadAll(io.LimitReader(f, maxDocument+1))
 	if err != nil {
-		return Document{}, err
+		return Document{}, "", err
 	}
-	return Decode(b)
+	if d, err = Decode(b); err == nil {
+		l.note(d)
+	}
+	return d, fmt.Sprint(inode(f), info.ModTime().UnixNano(), info.Size()), err
 }

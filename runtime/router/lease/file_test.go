@@ -2,6 +2,7 @@ package lease
 
 import (
 	"errors"
+	"io/fs"
 	"os"
 	"path/filepath"
 	"syscall"
@@ -189,13 +190,109 @@ func TestRemovedOrDamagedDocument(t *testing.T) {
 	}
 }
 
-// TestAbsence lasts only while looks follow each other.
-func TestAbsence(t *testing.T) {
-	var a absence
+// TestGap lasts only while looks follow each other, or while the damaged file stays the same.
+func TestGap(t *testing.T) {
+	var g gap
 	at := func(s float64) time.Time { return time.Unix(1000, 0).Add(time.Duration(s * float64(time.Second))) }
-	for _, c := range []struct{ look, until float64 }{{0, 5}, {1, 5}, {2.5, 5}, {4.5, 5}, {6.6, 11.6}, {7, 11.6}} {
-		if got := a.until(at(c.look), 5*time.Second); !got.Equal(at(c.until)) {
+	for _, c := range []struct {
+		look  float64
+		mark  string
+		until float64
+	}{{0, "", 5}, {1, "", 5}, {2.5, "", 5}, {4.5, "", 5}, {6.6, "", 11.6}, {7, "", 11.6}, {7.1, "a", 12.1}, {20, "a", 12.1}, {20.1, "b", 25.1}, {21, "", 26}} {
+		if got := g.until(at(c.look), c.mark, 5*time.Second); !got.Equal(at(c.until)) {
 			t.Errorf("at %g until %s, want %g", c.look, got, c.until)
+		}
+	}
+}
+
+// TestAllFilesRemoved: the holder writes them anew, and whoever saw the lease waits for that.
+func TestAllFilesRemoved(t *testing.T) {
+	path := filepath.Join(t.TempDir(), "lease")
+	a, b := openFile(t, path, "a", ProofOn), openFile(t, path, "b", ProofOn)
+	term := claim(t, a)
+	if _, err := b.Look(t.Context()); err != nil {
+		t.Fatal(err)
+	}
+	remove := func() {
+		for _, p := range Paths(path) {
+			if err := os.Remove(p); err != nil && !errors.Is(err, fs.ErrNotExist) {
+				t.Fatal(err)
+			}
+		}
+	}
+	remove()
+	wantHeld(t, b, "a")
+	term, err := a.Renew(t.Context(), term)
+	if err != nil || term.Epoch != 1 || a.Proven() != nil {
+		t.Fatalf("renewed %+v, %v, proven %v", term, err, a.Proven())
+	}
+	wantHeld(t, b, "a")
+	remove()
+	a.Close()
+	wantHeld(t, b, "a") // nothing tells that it is gone
+	b.gap.since, b.gap.seen = time.Now().Add(-testTTL), time.Now()
+	if term := claim(t, b); term.Epoch != 2 {
+		t.Errorf("claimed epoch %d", term.Epoch)
+	}
+}
+
+// TestEpochsGoOnFromWhatWasSeen, although another router began anew meanwhile.
+func TestEpochsGoOnFromWhatWasSeen(t *testing.T) {
+	path := filepath.Join(t.TempDir(), "lease")
+	check(t, os.WriteFile(path, Make("x", 41, time.Now(), testTTL).Encode(), 0o600))
+	b := openFile(t, path, "b", ProofOff)
+	wantHeld(t, b, "x")
+	check(t, os.WriteFile(path, Make("y", 1, time.Now(), 0).Encode(), 0o600))
+	if term := claim(t, b); term.Epoch != 42 {
+		t.Errorf("claimed epoch %d", term.Epoch)
+	}
+}
+
+// TestDamagedAfterTheEnd: a holder that is gone leaves no lease that stays damaged for good.
+func TestDamagedAfterTheEnd(t *testing.T) {
+	rubbish := func(p string) error { return os.WriteFile(p, []byte("rubbish"), 0o600) }
+	later := func(p string) error {
+		return os.WriteFile(p, []byte(`{"schema": "narwhal.router-lease", "schema_version": 2, "more": []}`), 0o600)
+	}
+	for name, c := range map[string]struct {
+		proof Proof
+		seen  bool
+		spoil func(path string) error
+		want  string
+	}{
+		"proven":                 {ProofOn, false, rubbish, "claimed"},
+		"proven, emptied":        {ProofOn, false, func(p string) error { return os.Truncate(p, 0) }, "claimed"},
+		"seen before":            {ProofOff, true, rubbish, "held"},
+		"never seen":             {ProofOff, false, rubbish, "refused"},
+		"another version's":      {ProofOn, true, later, "refused"},
+		"another program's":      {ProofOn, true, func(p string) error { return os.WriteFile(p, []byte(`{"schema": "other"}`), 0o600) }, "refused"},
+		"a folder in its place":  {ProofOn, true, func(p string) error { return errors.Join(os.Remove(p), os.Mkdir(p, 0o700)) }, "refused"},
+		"the alive file as well": {ProofOn, true, func(p string) error { return errors.Join(rubbish(p), rubbish(p+".alive")) }, "held"},
+	} {
+		path := filepath.Join(t.TempDir(), "lease")
+		a, b := openFile(t, path, "a", c.proof), openFile(t, path, "b", c.proof)
+		claim(t, a)
+		if c.seen {
+			wantHeld(t, b, "a")
+		}
+		a.Close()
+		check(t, c.spoil(path))
+		term, err := b.Claim(t.Context())
+		var held *HeldError
+		got := "refused"
+		if err == nil && term.Epoch == 2 {
+			got = "claimed"
+		} else if errors.As(err, &held) {
+			got = "held"
+		}
+		if got != c.want {
+			t.Errorf("%s: %s, want %s: %+v, %v", name, got, c.want, term, err)
+		}
+		if got == "held" {
+			b.gap.since = b.gap.since.Add(-testTTL)
+			if term := claim(t, b); term.Epoch != 2 {
+				t.Errorf("%s: claimed epoch %d after the time of a lease", name, term.Epoch)
+			}
 		}
 	}
 }
@@ -209,6 +306,10 @@ func TestNothingStandsForTheDocument(t *testing.T) {
 		"the lock's file is another": func(t *testing.T, a *File, _ *Term) { copyOver(t, a.o.Path+".alive") },
 		"an old term":                func(_ *testing.T, _ *File, term *Term) { term.ValidUntil = time.Now().Add(-time.Millisecond) },
 		"another epoch":              func(_ *testing.T, _ *File, term *Term) { term.Epoch++ },
+		"another's alive file": func(t *testing.T, a *File, _ *Term) {
+			check(t, os.WriteFile(a.o.Path+".alive", nil, 0o600))
+			copyOver(t, a.o.Path+".alive")
+		},
 	} {
 		path := filepath.Join(t.TempDir(), "lease")
 		a := openFile(t, path, "a", ProofOn)

@@ -27,8 +27,9 @@ func (s *Standby) takeover(ctx context.Context) (opened, held bool, err error) {
 		var other *lease.HeldError
 		if held = errors.As(err, &other); held {
 			s.block(BlockHeld)
-		} else if ctx.Err() == nil {
-			s.block(BlockUnavailable(err))
+		} else if reason := BlockUnavailable(err); ctx.Err() == nil && reason != s.blocked {
+			s.o.Logger.Error("standby cannot take over", "why", reason)
+			s.block(reason)
 		}
 		return false, held, ctx.Err()
 	}

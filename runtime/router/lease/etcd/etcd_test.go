@@ -9,6 +9,8 @@ import (
 	"testing"
 	"time"
 
+	clientv3 "go.etcd.io/etcd/client/v3"
+
 	"github.com/narwhal-fleet/narwhal/fleet"
 	"github.com/narwhal-fleet/narwhal/runtime/router/lease"
 	"github.com/narwhal-fleet/narwhal/runtime/router/lease/conformance"
@@ -78,6 +80,28 @@ func TestForeignValues(t *testing.T) {
 		if _, err := s.client.Delete(t.Context(), put[0]); err != nil {
 			t.Fatal(err)
 		}
+	}
+}
+
+// TestDeletedKeys: epochs go on for those who saw the lease.
+func TestDeletedKeys(t *testing.T) {
+	endpoint, _ := startServer(t)
+	a, b := open(t, endpoint, key(t), "a", ttl, margin), open(t, endpoint, key(t), "b", ttl, margin)
+	term, err := a.Claim(t.Context())
+	if err != nil {
+		t.Fatal(err)
+	}
+	if _, err := b.Look(t.Context()); err != nil {
+		t.Fatal(err)
+	}
+	if _, err := a.client.Delete(t.Context(), key(t), clientv3.WithPrefix()); err != nil {
+		t.Fatal(err)
+	}
+	if _, err := a.Renew(t.Context(), term); !errors.Is(err, lease.ErrLost) {
+		t.Errorf("renewed: %v", err)
+	}
+	if next, err := b.Claim(t.Context()); err != nil || next.Epoch != 2 {
+		t.Errorf("claimed %+v, %v", next, err)
 	}
 }
 

@@ -5,6 +5,7 @@ import (
 	"errors"
 	"fmt"
 	"strconv"
+	"sync/atomic"
 	"time"
 
 	clientv3 "go.etcd.io/etcd/client/v3"
@@ -17,6 +18,9 @@ import (
 type Store struct {
 	o      Options
 	client *clientv3.Client
+	// seen is the highest epoch that this Store has read: epochs go on from there although
+	// somebody deletes both keys.
+	seen atomic.Int64
 }
 
 var _ lease.Lease = (*Store)(nil)
@@ -33,7 +37,7 @@ func Open(o Options) (*Store, error) {
 	if err != nil {
 		return nil, fmt.Errorf("open etcd lease: %w", err)
 	}
-	return &Store{o, c}, nil
+	return &Store{o: o, client: c}, nil
 }
 
 // Close ends the client. What is stored stays.
@@ -77,7 +81,15 @@ func (s *Store) fetch(ctx context.Context) (r record, err error) {
 		r.revision, r.id = kv.ModRevision, clientv3.LeaseID(kv.Lease)
 		r.epoch = max(r.epoch, r.doc.Epoch)
 	}
-	return r, nil
+	for seen := s.seen.Load(); ; seen = s.seen.Load() {
+		if r.epoch <= seen {
+			r.epoch = seen
+			return r, nil
+		}
+		if s.seen.CompareAndSwap(seen, r.epoch) {
+			return r, nil
+		}
+	}
 }
 
 // document is the value of the key for a term that starts or is extended at now.

@@ -1,0 +1,118 @@
+package lease
+
+import (
+	"errors"
+	"fmt"
+	"io/fs"
+	"os"
+	"time"
+)
+
+// gap is how long the same lack of a readable document was seen.
+type gap struct {
+	since, seen time.Time
+	mark        string
+}
+
+// closely is the longest time between two looks of one gap. A file that stays the same needs
+// no close looks, absence does.
+const closely = 2 * time.Second
+
+// until notes a look and tells when the gap will have lasted for d. The mark names the damaged
+// file that is there; "" = none is.
+func (g *gap) until(now time.Time, mark string, d time.Duration) time.Time {
+	if g.seen.IsZero() || mark != g.mark || mark == "" && now.Sub(g.seen) > closely {
+		g.since, g.mark = now, mark
+	}
+	g.seen = now
+	return g.since.Add(d)
+}
+
+// note remembers the document with the highest epoch.
+func (l *File) note(d Document) {
+	for {
+		old := l.seen.Load()
+		if old != nil && old.Epoch >= d.Epoch || l.seen.CompareAndSwap(old, &d) {
+			return
+		}
+	}
+}
+
+// known is the document with the highest epoch that this File has seen, the zero one if none.
+func (l *File) known() Document {
+	if d := l.seen.Load(); d != nil {
+		return *d
+	}
+	return Document{}
+}
+
+// unnamed is the epoch of a claim where no document says who holds the lease: it was removed,
+// damaged, or never was. What is known of the last holder, from the alive file or from what
+// this File saw, decides: nobody known, and the lease is new; gone for certain, and it is free;
+// else it is held until the document was lacking for the whole time of a lease, within which
+// a holder that still serves writes it anew.
+func (l *File) unnamed(now time.Time, mark string, spoilt error) (int64, error) {
+	var damaged *MalformedError
+	if spoilt != nil && (!errors.As(spoilt, &damaged) || damaged.Foreign || mark == "") {
+		return 0, spoilt
+	}
+	last := l.known()
+	gone := false
+	if l.proof {
+		if n, lives := l.alive.last(); n.Epoch >= last.Epoch && n.Epoch > 0 {
+			last.Epoch, last.Holder, gone = n.Epoch, n.Holder, !lives
+		}
+	}
+	switch {
+	case last.Epoch == 0 && spoilt != nil:
+		return 0, spoilt // nothing says that it ever was a lease of ours
+	case last.Epoch == 0 || gone:
+		return last.Epoch + 1, nil
+	}
+	if until := l.gap.until(now, mark, l.o.TTL); now.Before(until) {
+		return 0, &HeldError{Holder: last.Holder, Epoch: last.Epoch, ExpiresAt: until}
+	}
+	return last.Epoch + 1, nil
+}
+
+// lostAlone reports whether nothing but files went wrong: the document was removed or damaged,
+// or all files of the lease were removed, while this holder's term lasts. Nobody else can have
+// claimed meanwhile, so that they may be written anew.
+func (l *File) lostAlone(d Document, err error, old Term, now time.Time) bool {
+	var damaged *MalformedError
+	if (err != nil || d.Stored()) && (!errors.As(err, &damaged) || damaged.Foreign) {
+		return false
+	}
+	if !l.proof || old.Holder != l.o.Holder || !old.Valid(now) {
+		return false
+	}
+	return l.alive.holds(old) || err == nil && l.alive.removed(old)
+}
+
+var errRemoved = errors.New("lease document was removed")
+
+// removed reports whether the lock is held in the name of a term and no other took the place
+// of its file, which was removed.
+func (a *alive) removed(t Term) bool {
+	if a.f == nil || a.name != (life{t.Holder, t.Epoch, inode(a.f)}) {
+		return false
+	}
+	_, err := os.Lstat(a.path)
+	return errors.Is(err, fs.ErrNotExist)
+}
+
+// renew makes the file anew if it was removed. The lock on what no path names keeps nobody out.
+func (a *alive) renew() error {
+	if a.f == nil {
+		return nil
+	}
+	if _, err := os.Lstat(a.path); !errors.Is(err, fs.ErrNotExist) {
+		return nil
+	}
+	name := a.name
+	a.drop()
+	if err := a.hold(name.Holder, name.Epoch); err != nil {
+		return fmt.Errorf("renew lock: %w", err)
+	}
+	return nil
+}
