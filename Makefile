@@ -6,7 +6,7 @@ LDFLAGS     := -s -w -X main.version=$(VERSION)
 STATICCHECK := honnef.co/go/tools/cmd/staticcheck@v0.7.0
 FUZZTIME    ?= 20s
 
-.PHONY: help build demo test race fuzz bench sim soak clients real-engines lint docs verify release clean
+.PHONY: help build demo test race fuzz bench bench-once sim soak clients real-engines lint docs verify release clean
 CACHE       ?= $(or $(XDG_CACHE_HOME),$(HOME)/.cache)/narwhal
 
 help: ## Lists the targets
@@ -33,6 +33,9 @@ fuzz: ## Fuzzes every parser of foreign bytes for FUZZTIME each
 
 bench: ## Runs the benchmarks
 	$(GO) test -run '^$$' -bench . -benchmem ./...
+
+bench-once: ## Runs each benchmark once: that it works, not how fast it is
+	$(GO) test -run '^$$' -bench . -benchtime 1x ./...
 
 sim: ## Simulates every policy and writes docs/evaluation.md with its pictures; three minutes
 	$(GO) run ./internal/evaluation -root . -output docs

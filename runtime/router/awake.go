@@ -63,22 +63,22 @@ func (o *outlet) unlock() { o.mu.Unlock() }
 // send writes and flushes. The caller holds the lock. The first write takes the head along,
 // which needs a deep stack: it has a goroutine of its own, so that the stream's own stack
 // stays small for as long as it waits.
-func (o *outlet) send(w http.ResponseWriter, b []byte) (err error) {
-	write := func() {
-		if _, err = w.Write(b); err == nil {
-			err = o.Flush()
-		}
-	}
+func (o *outlet) send(w http.ResponseWriter, b []byte) error {
 	first := o.last.IsZero()
 	o.last = time.Now()
 	if !first {
-		write()
+		return o.write(w, b)
+	}
+	done := make(chan error)
+	go func() { done <- o.write(w, b) }()
+	return <-done
+}
+
+func (o *outlet) write(w http.ResponseWriter, b []byte) error {
+	if _, err := w.Write(b); err != nil {
 		return err
 	}
-	done := make(chan struct{})
-	go func() { defer close(done); write() }()
-	<-done
-	return err
+	return o.Flush()
 }
 
 // commit sets the head of a stream, which leaves with the first frame. The caller holds the

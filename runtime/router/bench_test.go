@@ -42,18 +42,24 @@ func offline(tb testing.TB, prefill, decode int) *Router {
 	return r
 }
 
+// benchFrame is one token event of vLLM.
+var benchFrame = []byte(`data: {"id":"cmpl-8b3b7a1c-2a0f-4b86-9a3b-2f1f0d6f0f7e","object":"text_completion","created":1764430000,"model":"tern-tiny","choices":[{"index":0,"text":" whale","logprobs":null,"finish_reason":null,"stop_reason":null,"prompt_token_ids":null,"token_ids":null}]}` + "\n\n")
+
+// relayToNobody is the relay of a stream whose client takes everything at once.
+func relayToNobody(tb testing.TB) *relay {
+	r := offline(tb, 1, 1)
+	w := sink{http.Header{}}
+	q := &request{r: r, w: w, http: &http.Request{}, untie: func() {}, out: &outlet{ResponseController: http.NewResponseController(w)}, ctx: context.Background(), call: &call{stream: true}, row: journal.Row{RID: "x"}}
+	return &relay{q: q, l: &claim{p: r.own.nodes[0], d: r.own.nodes[1]}, hand: true}
+}
+
 // One read of one token event, relayed: what a stream costs the router itself, without
 // its two sockets.
 func BenchmarkRelayFrame(b *testing.B) {
-	r := offline(b, 1, 1)
-	w := sink{http.Header{}}
-	q := &request{r: r, w: w, out: &outlet{ResponseController: http.NewResponseController(w)}, ctx: context.Background(), call: &call{stream: true}, row: journal.Row{RID: "x"}}
-	l := &claim{p: r.own.nodes[0], d: r.own.nodes[1]}
-	rel := &relay{q: q, l: l, hand: true}
-	frame := []byte(`data: {"id":"cmpl-8b3b7a1c-2a0f-4b86-9a3b-2f1f0d6f0f7e","object":"text_completion","created":1764430000,"model":"tern-tiny","choices":[{"index":0,"text":" whale","logprobs":null,"finish_reason":null,"stop_reason":null,"prompt_token_ids":null,"token_ids":null}]}` + "\n\n")
+	rel := relayToNobody(b)
 	b.ReportAllocs()
 	for b.Loop() {
-		if f := rel.read(frame); f != nil {
+		if f := rel.read(benchFrame); f != nil {
 			b.Fatal(f)
 		}
 	}
@@ -66,7 +72,7 @@ func BenchmarkPlace(b *testing.B) {
 		l := &claim{p: r.own.nodes[0], d: r.own.nodes[3+i%5], input: 500, expected: 100}
 		l.d.decoding[l] = struct{}{}
 	}
-	q := &request{r: r, row: journal.Row{RID: "x", Arrived: r.own.now()}, input: 800, expect: 100}
+	q := &request{r: r, call: &call{choices: 1}, row: journal.Row{RID: "x", Arrived: r.own.now()}, input: 800, expect: 100}
 	r.own.do(func() { r.own.validated = true; r.own.publish() })
 	b.ReportAllocs()
 	for b.Loop() {

@@ -22,18 +22,23 @@ func drive(b *testing.B, middle string, connections, units int, unit, body strin
 	p, d := spawn(b, "stub", nil), spawn(b, "stub", nil)
 	m := spawn(b, middle, []string{p.addr, d.addr})
 	callers := make([]*caller, connections)
+	var wg sync.WaitGroup
 	for i := range callers {
 		callers[i] = dialCaller(b, m.addr, body)
-		if _, err := callers[i].call(); err != nil {
-			b.Fatal(err)
-		}
+		wg.Go(func() { // warms up
+			if _, err := callers[i].call(); err != nil {
+				b.Error(err)
+			}
+		})
+	}
+	if wg.Wait(); b.Failed() {
+		return
 	}
 	var left atomic.Int64
 	left.Store(int64(b.N))
 	firsts := make([][]time.Duration, connections)
 	before := m.cpu(b)
 	b.ResetTimer()
-	var wg sync.WaitGroup
 	for i, k := range callers {
 		wg.Go(func() {
 			for left.Add(-1) >= 0 {
@@ -112,16 +117,20 @@ func BenchmarkSilentStreams(b *testing.B) {
 	}
 }
 
+// end kills children that a round no longer needs, so that rounds do not add up.
+func end(children ...*child) {
+	for _, c := range children {
+		_ = c.cmd.Process.Kill()
+		_ = c.cmd.Wait()
+	}
+}
+
 // silent opens the streams and returns what the process held before, and holds more with
 // them, in bytes.
 func silent(b *testing.B, name string, streams int) (idle, more int64) {
 	p, d := spawn(b, "stub", nil), spawn(b, "stub", nil)
 	m := spawn(b, name, []string{p.addr, d.addr})
-	defer func() {
-		for _, c := range []*child{p, d, m} {
-			_ = c.cmd.Process.Kill()
-		}
-	}()
+	defer end(p, d, m)
 	idle = m.rss(b)
 	body := `{"model":"tern-tiny","prompt":"whale","stream":true,"max_tokens":9,"bench_frames":9,"bench_silent":1}`
 	for range streams {
@@ -139,12 +148,13 @@ func silent(b *testing.B, name string, streams int) (idle, more int64) {
 
 // CPU from the start of the process until 64 engines have answered and it is ready.
 func BenchmarkStart64(b *testing.B) {
-	s := spawn(b, "stub", nil)
-	engines := slices.Repeat([]string{s.addr}, 64)
+	engines := strings.Split(spawn(b, "stubs", nil).addr, ",")
 	var total time.Duration
 	n := 0
 	for b.Loop() {
-		total += spawn(b, "router", engines).cpu(b)
+		m := spawn(b, "router", engines)
+		total += m.cpu(b)
+		end(m)
 		n++
 	}
 	b.ReportMetric(float64(total.Milliseconds())/float64(n), "cpu-ms/start")
@@ -237,6 +247,8 @@ func BenchmarkAfterDeath(b *testing.B) {
 			}
 			after = append(after, first)
 		}
+		_ = k.c.Close()
+		end(p, q, d, e, m)
 	}
 	slices.Sort(usual)
 	b.ReportMetric(float64(usual[len(usual)/2].Microseconds()), "usual-µs")

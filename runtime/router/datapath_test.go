@@ -46,6 +46,14 @@ func TestMain(m *testing.M) {
 		l := mustListen()
 		announce(l.Addr().String())
 		go newStub(fmt.Sprintf("c6e8847c-c16c-42be-9b16-%012d", os.Getpid())).serve(l)
+	case "stubs":
+		var all []string
+		for i := range 64 {
+			l := mustListen()
+			all = append(all, l.Addr().String())
+			go newStub(fmt.Sprintf("c6e8847c-c16c-42be-9b16-%06d%06d", os.Getpid(), i)).serve(l)
+		}
+		announce(strings.Join(all, ","))
 	case "router":
 		benchRouter(strings.Split(os.Getenv("NARWHAL_BENCH_ENGINES"), ","))
 	case "relay":

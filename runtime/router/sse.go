@@ -6,26 +6,45 @@ import (
 	"github.com/narwhal-fleet/narwhal/runtime/engine/splice"
 )
 
-// splitter cuts a byte stream into server-sent events. It keeps what is not complete yet
-// and returns events with their exact bytes, the blank line included.
+// splitter cuts a byte stream into server-sent events. It returns events with their exact
+// bytes, the blank line included, and copies only what is not complete.
 type splitter struct {
 	rest []byte
-	scan int // bytes of rest that hold no event end
+	scan int    // bytes of rest that hold no event end
+	kept []byte // what rest was copied to
 }
 
-// add appends a read. The events that next returns stay valid until the following add.
-func (s *splitter) add(b []byte) { s.rest = append(s.rest, b...) }
+// add gives it a read, after next returned nil. b stays as it is until it does so again.
+func (s *splitter) add(b []byte) {
+	if len(s.rest) == 0 {
+		s.rest = b
+		return
+	}
+	s.kept = append(s.kept, b...)
+	s.rest = s.kept
+}
 
-// next returns the next complete event, or nil.
+// next returns the next complete event, valid until it returns nil, for none.
 func (s *splitter) next() []byte {
 	end := eventEnd(s.rest, max(0, s.scan-3))
 	if end < 0 {
 		s.scan = len(s.rest)
+		s.keep()
 		return nil
 	}
 	e := s.rest[:end]
 	s.rest, s.scan = s.rest[end:], 0
 	return e
+}
+
+// keep copies what is not complete. A buffer that a long event needed is not held for the next.
+func (s *splitter) keep() {
+	if len(s.rest) > 0 || cap(s.kept) <= leastRead {
+		s.kept = append(s.kept[:0], s.rest...)
+	} else {
+		s.kept = nil
+	}
+	s.rest = s.kept
 }
 
 // pending is how many bytes wait for the end of their event.
