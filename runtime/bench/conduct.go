@@ -10,10 +10,12 @@ import (
 	"errors"
 	"fmt"
 	"io"
+	"io/fs"
 	"net/http"
 	"os"
 	"path/filepath"
 	"runtime"
+	"strings"
 	"time"
 
 	"github.com/narwhal-fleet/narwhal/fleet"
@@ -147,7 +149,28 @@ func (c *conductor) end() error {
 		}
 		in.After = sum
 	}
+	var err error
+	if c.manifest.Files, err = evidenceDigests(c.Dir); err != nil {
+		return fmt.Errorf("run: %w", err)
+	}
 	return writeJSON(filepath.Join(c.Dir, fileRun), c.manifest)
+}
+
+// evidenceDigests are those of a run's files, without what tells of it as a whole.
+func evidenceDigests(dir string) (map[string]string, error) {
+	sums := map[string]string{}
+	err := filepath.WalkDir(dir, func(path string, d fs.DirEntry, err error) error {
+		if err != nil || d.IsDir() {
+			return err
+		}
+		name, err := filepath.Rel(dir, path)
+		if err != nil || strings.HasPrefix(name, fileRun) || name == fileReport {
+			return err
+		}
+		sums[filepath.ToSlash(name)], err = digestFile(path)
+		return err
+	})
+	return sums, err
 }
 
 func digestFile(path string) (string, error) {

@@ -19,6 +19,9 @@ func (f *Folder) Diagnose() (out []Finding, unchecked []string) {
 	if f.warmupBad > 0 {
 		run.add("warmup_parse_error", "", f.warmupBad)
 	}
+	if n := len(f.changed); n > 0 {
+		run.add("evidence_changed", "", n, f.changed...)
+	}
 	for _, in := range f.Manifest.Inputs {
 		if in.After != "" && in.After != in.SHA256 {
 			run.add("input_changed", in.Path, 1)

@@ -30,6 +30,7 @@ func Diagnostics() []Diagnostic {
 		{Code: "client_parse_error", Means: "a client row cannot be read, or stands twice", Do: "restore requests.jsonl of the point from a copy, or repeat the run"},
 		{Code: "warmup_parse_error", Means: "a row of the warm-up cannot be read", Do: "the score does not rest on it; restore warmup.jsonl from a copy"},
 		{Code: "request_mismatch", Means: "client and journal tell the end, the status or the tokens of one request differently", Do: "look at the request's rows in requests.jsonl and journal.jsonl", Ours: true},
+		{Code: "evidence_changed", Means: "files of the run are not what they were when it ended, or are missing", Do: "restore them from a copy, or repeat the run: what they tell is not what was measured", Ours: true},
 		{Code: "not_idle", Means: "the router was busy before or after the point, so its counters hold more than the point", Do: "keep other clients away, or wait longer (--idle)", Ours: true},
 	}
 }

@@ -50,6 +50,8 @@ type Manifest struct {
 	Config  json.RawMessage `json:"config"` // the command's settings
 	Inputs  []Input         `json:"inputs"`
 	Points  []string        `json:"points"` // labels, in order
+	// Files are the digests of all evidence when the run ended, by path below its folder.
+	Files map[string]string `json:"files_sha256,omitempty"`
 }
 
 // Input is a file that a run rests on.

@@ -2,6 +2,7 @@ package bench
 
 import (
 	"encoding/json"
+	"errors"
 	"fmt"
 	"net/http"
 	"net/http/httptest"
@@ -157,6 +158,7 @@ func TestEveryDiagnostic(t *testing.T) {
 	tag := whole.Points[0].Info.Tag
 	other := `{"schema":"narwhal.journal","schema_version":1,"run":"run-2","rid":"z","client_rid":"stranger","terminal":"completed"}` + "\n"
 	moved := `{"schema":"narwhal.journal","schema_version":1,"run":"run-1","event":"role_moved","at":1}` + "\n"
+	kept := true // damage goes unnoticed by itself
 	for _, c := range []struct {
 		code   string
 		damage func(dir string)
@@ -204,13 +206,18 @@ func TestEveryDiagnostic(t *testing.T) {
 		{"client_parse_error", lines(fileRows, func(s []string) []string { return append(s, s[0]) }), nil},
 		{"warmup_parse_error", edit(fileWarmup, func(s string) string { return s + "x\n" }), nil},
 		{"request_mismatch", swap(fileJournal, `"output_len":5`, `"output_len":4`, 1), nil},
+		{"evidence_changed", func(dir string) { kept = false; swap(fileSamples, `"at"`, ` "at"`, 1)(dir) }, nil},
+		{"evidence_changed", func(dir string) { kept = false; _ = os.Remove(filepath.Join(dir, at, "before.state.json")) }, nil},
 		{"not_idle", swap(filePoint, `"idle_after": true`, `"idle_after": false`, 1), nil},
 	} {
 		dir := filepath.Join(t.TempDir(), "copy")
 		if err := os.CopyFS(dir, os.DirFS(whole.Dir)); err != nil {
 			t.Fatal(err)
 		}
-		c.damage(dir)
+		kept = true
+		if c.damage(dir); kept {
+			reseal(t, dir)
+		}
 		want := c.also
 		if c.code != "" {
 			want = append([]string{c.code}, c.also...)
@@ -229,6 +236,19 @@ func TestEveryDiagnostic(t *testing.T) {
 	theirs := slices.DeleteFunc(Diagnostics(), func(d Diagnostic) bool { return d.Ours })
 	if len(theirs) != 4+14 {
 		t.Errorf("%d diagnostics of the contract", len(theirs))
+	}
+}
+
+// reseal notes the evidence of a folder as it is.
+func reseal(t *testing.T, dir string) {
+	t.Helper()
+	var m Manifest
+	err := readJSON(filepath.Join(dir, fileRun), &m)
+	if err == nil {
+		m.Files, err = evidenceDigests(dir)
+	}
+	if err = errors.Join(err, writeJSON(filepath.Join(dir, fileRun), m)); err != nil {
+		t.Fatal(err)
 	}
 }
 

@@ -18,6 +18,7 @@ type Folder struct {
 	State     string // of the manifest, or died
 	Points    []PointData
 	warmupBad int
+	changed   []string // evidence that is not what it was when the run ended
 }
 
 // PointData is a point that was begun.
@@ -66,6 +67,7 @@ func ReadFolder(dir string) (*Folder, error) {
 	if _, bad, err := readLinesFile[Row](filepath.Join(dir, fileWarmup)); err == nil {
 		f.warmupBad = bad
 	}
+	f.changed = changedEvidence(dir, f.Manifest.Files)
 	for i := range f.Manifest.Points {
 		at := pointDir(dir, i)
 		if !exists(filepath.Join(at, filePoint)) {
@@ -81,6 +83,21 @@ func ReadFolder(dir string) (*Folder, error) {
 		f.Points = append(f.Points, p)
 	}
 	return f, nil
+}
+
+// changedEvidence names the files that are missing or have another digest than was noted.
+func changedEvidence(dir string, sums map[string]string) (names []string) {
+	for name, want := range sums {
+		got := ""
+		if filepath.IsLocal(filepath.FromSlash(name)) {
+			got, _ = digestFile(filepath.Join(dir, filepath.FromSlash(name)))
+		}
+		if got != want {
+			names = append(names, short(name))
+		}
+	}
+	slices.Sort(names)
+	return names
 }
 
 // held reports whether a process holds the run. A lock that cannot be tried, as on another
