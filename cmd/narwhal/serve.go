@@ -116,8 +116,9 @@ func (a *app) serve(cmd *cobra.Command, f serveFlags) error {
 		return err
 	}
 	warnOpenFiles(a.err, cmp.Or(cfg.MaxConcurrent, cfg.Fleet.Serving.MaxConnections))
-	if err := r.Serve(cmd.Context(), func() { a.standing(r, cfg) }); err != nil {
-		return serveProblem(cfg.Listen, err)
+	up := false
+	if err := r.Serve(cmd.Context(), func() { up = true; a.standing(r, cfg) }); err != nil {
+		return serveProblem(cfg.Listen, up, err)
 	}
 	return nil
 }

@@ -44,10 +44,13 @@ func portOfAddress(s string) (int, error) {
 	return int(n), nil
 }
 
-// serveProblem says what ended a router and what to do about it.
-func serveProblem(listen string, err error) error {
+// serveProblem says what ended a router and what to do about it; up tells whether it had served.
+func serveProblem(listen string, up bool, err error) error {
 	var held *journal.ErrHeld
 	switch {
+	case up:
+	case errors.Is(err, router.ErrResume):
+		return problem.Wrap(problem.Failed, "state_unreadable", "serve the fleet", err, "put a whole copy of the state file back, or start without --resume: roles, holds and counters then begin anew")
 	case errors.Is(err, journal.ErrForeign):
 		return problem.Wrap(problem.Invalid, "journal_foreign", "open the journal", err, "nothing of it was changed; name a new file, or a journal, with --journal")
 	case errors.As(err, &held):

@@ -5,6 +5,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"net"
 	"net/url"
 	"os"
 	"os/exec"
@@ -130,6 +131,18 @@ func (f *haFlags) surface(a *app, cfg *router.Config) (err error) {
 	return nil
 }
 
+// ownAddress reports whether a router's URL names what this router itself listens on.
+func ownAddress(of, listen string) bool {
+	u, err := url.Parse(of)
+	host, port, serr := net.SplitHostPort(listen)
+	if err != nil || serr != nil || u.Port() != port || port == "0" {
+		return false
+	}
+	local := func(h string) bool { ip := net.ParseIP(h); return h == "localhost" || ip != nil && ip.IsLoopback() }
+	every := net.ParseIP(host)
+	return u.Hostname() == host || local(u.Hostname()) && (local(host) || host == "" || every != nil && every.IsUnspecified())
+}
+
 // apply completes what routers share. The result must be closed after the router has stopped.
 func (f *haFlags) apply(a *app, cfg *router.Config) (closer func(), err error) {
 	h := &cfg.HA
@@ -146,6 +159,9 @@ func (f *haFlags) apply(a *app, cfg *router.Config) (closer func(), err error) {
 		}
 	}()
 	if f.of != "" {
+		if ownAddress(f.of, cfg.Listen) {
+			return nil, problem.New(problem.Invalid, "invalid_arguments", "the standby is to follow its own address "+f.of, "--of http://HOST:PORT, where the other router listens")
+		}
 		h.Standby = standby.Options{Primary: f.of, Interval: seconds(f.interval), Misses: f.misses, MaxAge: seconds(f.age), Renew: seconds(f.renew)}
 	}
 	if !f.leased() {

@@ -152,6 +152,10 @@ cause | string | - | - | queue_full or not_encodable.
 journal_reopened: The file that was written was no longer at the journal's path: this one was begun, or continued.
 cause | string | - | - | removed or replaced.
 
+journal_changed: Another process wrote to the file or cut it. What it left stays; rows before this line may be missing.
+bytes_before | int | B | - | What this process had written.
+bytes_after | int | B | - | What was there.
+
 journal_recovered: The file could not be written for a while.
 failed_s | number | s | - | How long.
 error | string | - | - | Why.

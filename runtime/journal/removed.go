@@ -55,3 +55,32 @@ func (d *disk) renew(now time.Time) error {
 	*d = *next
 	return nil
 }
+
+// disturbed reports what another process did to the open file: how many bytes it has, and
+// whether those are as many as were written.
+func (d *disk) disturbed() (size int64, yes bool) {
+	if d.path == "" || d.same == nil || d.torn {
+		return 0, false
+	}
+	st := infoOf(d.f)
+	if st == nil || st.Size() == d.size {
+		return 0, false
+	}
+	return st.Size(), true
+}
+
+// settle goes on behind what another process left, in a line of its own. What it left stays.
+func (d *disk) settle(size int64) error {
+	f, ok := d.f.(*os.File)
+	if !ok {
+		return nil
+	}
+	d.size = size
+	rest, err := lastLine(f, size)
+	if err != nil || len(rest) == 0 {
+		return err
+	}
+	n, err := f.Write([]byte{'\n'})
+	d.size += int64(n)
+	return err
+}

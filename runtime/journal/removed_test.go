@@ -48,6 +48,59 @@ func rowsIn(t *testing.T, path string) []Row {
 	return rows
 }
 
+// What another process writes into the file, or cuts from it, costs no row that follows.
+func TestAnotherProcessChangesTheFile(t *testing.T) {
+	for name, spoil := range map[string]func(path string) error{
+		"a torn line": func(p string) error {
+			f, err := os.OpenFile(p, os.O_APPEND|os.O_WRONLY, 0)
+			if err == nil {
+				_, err = f.WriteString("garbage")
+			}
+			return errors.Join(err, f.Close())
+		},
+		"cut in a line": func(p string) error {
+			st, err := os.Stat(p)
+			return errors.Join(err, os.Truncate(p, st.Size()-20))
+		},
+		"emptied": func(p string) error { return os.Truncate(p, 0) },
+	} {
+		path := filepath.Join(t.TempDir(), "j.jsonl")
+		var log diary
+		j, err := Open(path, "run", Meta{}, Options{Log: log.log()})
+		if err != nil {
+			t.Fatal(err)
+		}
+		j.Put(Row{RID: "before", Terminal: Completed})
+		await(t, "the first row", func() bool { return j.Written() == 2 })
+		if err := spoil(path); err != nil {
+			t.Fatal(err)
+		}
+		j.Put(numbered(0))
+		await(t, "the next row", func() bool { return j.Written() >= 3 })
+		j.Put(numbered(1))
+		if err := j.Close(limited(t)); err != nil {
+			t.Fatal(err)
+		}
+		b, err := os.ReadFile(path)
+		if err != nil {
+			t.Fatal(err)
+		}
+		rows, _, err := ReadRows(bytes.NewReader(b))
+		if err != nil {
+			t.Fatal(err)
+		}
+		if len(rows) > 2 {
+			rows = rows[len(rows)-2:]
+		}
+		if inOrder(t, rows, 2); strings.Count(string(b), `"event":"journal_changed"`) != 1 {
+			t.Errorf("%s: the file says %s", name, b)
+		}
+		if got := log.text(); strings.Count(got, "\n") != 1 || !strings.Contains(got, "bytes_after") {
+			t.Errorf("%s: the log says %s", name, got)
+		}
+	}
+}
+
 // What is written after the file went away is in a new one at the same path.
 func TestARemovedFileIsMadeAnew(t *testing.T) {
 	for name, c := range map[string]struct {

@@ -153,7 +153,7 @@ func (s *scribe) tell(o outcome) {
 func (s *scribe) find() error {
 	cause := s.d.lost()
 	if cause == "" {
-		return nil
+		return s.settle()
 	}
 	if err := s.d.renew(s.j.opt.now()); err != nil {
 		return err
@@ -162,6 +162,21 @@ func (s *scribe) find() error {
 	s.begin()
 	s.say("journal_reopened", map[string]any{"cause": cause})
 	s.j.opt.Log.Warn("journal file was "+cause+", and is made anew", "path", s.d.path)
+	return nil
+}
+
+// settle tells of a file that another process wrote to, or cut.
+func (s *scribe) settle() error {
+	was := s.d.size
+	size, yes := s.d.disturbed()
+	if !yes {
+		return nil
+	}
+	if err := s.d.settle(size); err != nil {
+		return fmt.Errorf("go on in a journal that was changed: %w", err)
+	}
+	s.say("journal_changed", map[string]any{"bytes_before": was, "bytes_after": size})
+	s.j.opt.Log.Warn("journal file was changed by another process: rows may be missing or damaged", "path", s.d.path, "bytes_before", was, "bytes_after", size)
 	return nil
 }
 

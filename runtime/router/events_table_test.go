@@ -14,6 +14,7 @@ import (
 var unseenEvents = map[string]string{
 	"journal_dropped":   "of the journal's writer, whose tests bring it about",
 	"journal_recovered": "of the journal's writer, whose tests bring it about",
+	"journal_changed":   "of the journal's writer, whose tests bring it about",
 	"journal_reopened":  "of the journal's writer, whose tests bring it about",
 }
 

@@ -143,17 +143,13 @@ func (r *Router) Open(k *lease.Keeper) {
 	})
 }
 
-// reclaimAfter is for how many renewals nobody must have had the lease before a fenced router
-// takes it: standbys, which know what the last holder knew, come first.
-const reclaimAfter = 10
-
 // reclaim waits for a lease that nobody wants, from the end of the present claim on, and serves
 // under it. What the last holder held out of placement this router cannot know; without it
 // nobody would serve at all.
 func (r *Router) reclaim(held time.Duration) {
-	wait := max(0, held) + reclaimAfter*r.set.renew()
+	wait := max(0, held) + standby.Unwanted*r.set.renew()
 	for rest(r.watching, wait) {
-		wait = reclaimAfter * r.set.renew()
+		wait = standby.Unwanted * r.set.renew()
 		degraded := false
 		r.own.do(func() { degraded = r.own.degraded != "" })
 		if degraded {

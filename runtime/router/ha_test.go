@@ -272,8 +272,38 @@ func TestResumeRestoresCounters(t *testing.T) {
 		t.Fatal(err)
 	}
 	r.set.JournalPath = ""
-	if err := r.Start(limit(t)); err == nil || !strings.Contains(err.Error(), "newer") {
+	if err := r.Start(limit(t)); !errors.Is(err, ErrResume) || !strings.Contains(err.Error(), "newer") {
 		t.Errorf("a state of another version: %v", err)
+	}
+	if err := os.WriteFile(path, nil, 0o600); err != nil {
+		t.Fatal(err)
+	}
+	if s := a.second(keep); s.get("/ready", nil) != 200 {
+		t.Error("an empty state is no first start")
+	}
+}
+
+// A state file that cannot be written is told of where that begins and where it ends.
+func TestStateFailuresAreLoggedOnce(t *testing.T) {
+	dir := filepath.Join(t.TempDir(), "state")
+	var log strings.Builder
+	r := offline(t, 1, 1)
+	r.set.Logger, r.set.HA.StatePath = slog.New(slog.NewTextHandler(&log, nil)), filepath.Join(dir, "state.json")
+	store := func(fails bool) {
+		t.Helper()
+		if err := r.Store(standby.NewDocument()); (err != nil) != fails {
+			t.Fatal(err)
+		}
+	}
+	store(true)
+	store(true)
+	if err := os.Mkdir(dir, 0o700); err != nil {
+		t.Fatal(err)
+	}
+	store(false)
+	store(false)
+	if got := log.String(); strings.Count(got, "\n") != 2 || strings.Count(got, "level=ERROR") != 1 || strings.Count(got, "written again") != 1 {
+		t.Error(got)
 	}
 }
 

@@ -205,15 +205,23 @@ func (o *owner) restoreCounters(d standby.Document) {
 }
 
 // Store puts a document into this router's state file.
+// It logs where failures begin and end.
 func (r *Router) Store(d standby.Document) error {
 	if r.set.HA.StatePath == "" {
 		return nil
 	}
 	b, err := d.Encode()
-	if err != nil {
-		return err
+	if err == nil {
+		err = atomicfile.Write(r.set.HA.StatePath, b, 0o600)
 	}
-	return atomicfile.Write(r.set.HA.StatePath, b, 0o600)
+	switch failed := err != nil; {
+	case r.stateFails.Swap(failed) == failed:
+	case failed:
+		r.set.Logger.Error("state cannot be written", "path", r.set.HA.StatePath, "error", err.Error())
+	default:
+		r.set.Logger.Warn("state is written again", "path", r.set.HA.StatePath)
+	}
+	return err
 }
 
 // saveState writes what this router would hand over. Only who controls the fleet writes.
@@ -225,33 +233,41 @@ func (r *Router) saveState() {
 	if !r.own.do(func() { d = r.own.handoffState() }) {
 		return
 	}
-	if err := r.Store(d); err != nil {
-		r.set.Logger.Error("write state", "error", err.Error())
-	}
+	_ = r.Store(d)
 }
 
-// resume restores the state file. A missing one is a first start; one of another fleet is
-// passed over; one that cannot be read ends the start.
+// ErrResume: the state file cannot be read.
+var ErrResume = errors.New("the state file cannot be restored")
+
+// resume restores the state file. A missing or empty one is a first start; one of another fleet
+// is passed over; one that cannot be read ends the start with ErrResume.
 func (r *Router) resume() error {
+	if err := r.restore(); err != nil {
+		return fmt.Errorf("%w: %w", ErrResume, err)
+	}
+	return nil
+}
+
+func (r *Router) restore() error {
 	st, err := os.Stat(r.set.HA.StatePath)
-	if errors.Is(err, fs.ErrNotExist) {
+	if errors.Is(err, fs.ErrNotExist) || err == nil && st.Mode().IsRegular() && st.Size() == 0 {
 		return nil
 	}
 	if err == nil && !st.Mode().IsRegular() {
-		return fmt.Errorf("resume from %s: it is no regular file", r.set.HA.StatePath)
+		return fmt.Errorf("%s: it is no regular file", r.set.HA.StatePath)
 	}
 	f, err := os.Open(r.set.HA.StatePath)
 	if err != nil {
-		return fmt.Errorf("resume: %w", err)
+		return err
 	}
 	defer f.Close()
 	b, err := io.ReadAll(io.LimitReader(f, standby.MaxDocument+1))
 	if err != nil {
-		return fmt.Errorf("resume: %w", err)
+		return err
 	}
 	d, err := standby.Decode(b)
 	if err != nil {
-		return fmt.Errorf("resume from %s: %w", r.set.HA.StatePath, err)
+		return fmt.Errorf("%s: %w", r.set.HA.StatePath, err)
 	}
 	if err := r.Apply(context.Background(), d); err != nil {
 		r.set.Logger.Warn("state is not of this fleet", "path", r.set.HA.StatePath, "error", err.Error())

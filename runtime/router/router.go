@@ -39,6 +39,7 @@ type Router struct {
 	access     access
 	running    bool             // the owner's goroutine runs
 	recovering atomic.Bool      // ejected engines of a contracted fleet are being validated
+	stateFails atomic.Bool      // the state file could not be written the last time
 	releasing  atomic.Bool      // reads of the peers of stopped engines are under way
 	heldBy     *lease.HeldError // who had the lease at the start
 	served     chan struct{}    // closed when the listener ended

@@ -4,8 +4,11 @@ import (
 	"encoding/json"
 	"fmt"
 	"os"
+	"strings"
 	"syscall"
 )
+
+const aliveSuffix = ".alive"
 
 // alive is the lock that a holder keeps for its whole life. It is guarded by the flock on
 // <path>.lock and by the File that owns it.
@@ -13,6 +16,8 @@ type alive struct {
 	path string
 	f    *os.File // locked; nil = not held
 	name life     // what is written there
+	// beacon is kept beside the lock, where the system has one: it stays when files go.
+	beacon *os.File
 }
 
 // life is the one line of the file.
@@ -37,6 +42,9 @@ func (a *alive) try() (bool, error) {
 		return false, err
 	}
 	a.f = f
+	if a.beacon == nil {
+		a.beacon = lightBeacon(strings.TrimSuffix(a.path, aliveSuffix))
+	}
 	return true, nil
 }
 
@@ -50,7 +58,7 @@ func (a *alive) hold(holder string, epoch int64) error {
 		return fmt.Errorf("hold %s: a process that held the lease before still exists", a.path)
 	}
 	want := life{holder, epoch, inode(a.f)}
-	if a.name == want {
+	if a.name == want && readLife(a.f) == want {
 		return nil
 	}
 	line, err := json.Marshal(want)
@@ -77,10 +85,7 @@ func (a *alive) gone(d Document) bool {
 	if got, err := a.try(); err != nil || !got {
 		return false
 	}
-	b := make([]byte, maxDocument)
-	n, _ := a.f.ReadAt(b, 0) // io.EOF is the rule
-	var l life
-	if json.Unmarshal(b[:n], &l) == nil && l == (life{d.Holder, d.Epoch, inode(a.f)}) {
+	if readLife(a.f) == (life{d.Holder, d.Epoch, inode(a.f)}) {
 		return true
 	}
 	a.drop()
@@ -104,13 +109,21 @@ func (a *alive) last() (l life, lives bool) {
 		return life{}, false
 	}
 	defer f.Close()
-	b := make([]byte, maxDocument)
-	n, _ := f.ReadAt(b, 0) // io.EOF is the rule
-	if json.Unmarshal(b[:n], &l) != nil || checkHolder(l.Holder) != nil || l.Epoch < 1 || l.Epoch >= maxEpoch || l.Inode != inode(f) {
+	if l = readLife(f); checkHolder(l.Holder) != nil || l.Epoch < 1 || l.Epoch >= maxEpoch || l.Inode != inode(f) {
 		return life{}, false
 	}
 	free, err := tryLock(f) // closing the file gives it back
 	return l, err == nil && !free
+}
+
+// readLife reads what a file tells, the zero value when it is no line of ours.
+func readLife(f *os.File) (l life) {
+	b := make([]byte, maxDocument)
+	n, _ := f.ReadAt(b, 0) // io.EOF is the rule
+	if json.Unmarshal(b[:n], &l) != nil {
+		return life{}
+	}
+	return l
 }
 
 // drop gives the lock back.
@@ -118,7 +131,10 @@ func (a *alive) drop() {
 	if a.f != nil {
 		_ = a.f.Close()
 	}
-	a.f, a.name = nil, life{}
+	if a.beacon != nil {
+		_ = a.beacon.Close()
+	}
+	a.f, a.name, a.beacon = nil, life{}, nil
 }
 
 func inode(f *os.File) uint64 {

@@ -3,8 +3,7 @@
 // It promises that at most one holder's local validity runs at any moment, that an epoch
 // is never given twice while somebody remembers it, and that a holder's local validity ends
 // before the stored expiry does. It refuses to read a damaged document as an absent one, to
-// renew a term that has expired or passed to another, and to renew at all after one renewal
-// has failed.
+// renew a term that has expired or passed to another, and to renew at all once a term is over.
 //
 // # The file
 //
@@ -38,15 +37,16 @@
 //
 // # Removed and damaged files
 //
-// A holder whose document is removed or damaged writes it anew at its next renewal, as long as
-// it has the alive lock in the name of its term; so it does when all files were removed. A
-// claimant who finds no readable document asks the alive file and what it saw itself at
-// earlier looks. Is the last holder gone for certain, it claims the epoch after the one it
-// knows; else it waits until the document was lacking for the whole time of a lease. A holder
-// that is still valid has written it by then. Where nobody was ever known, absence is a new
-// lease and damage is refused; what names another schema or version is always refused.
-// A router that starts after all files were removed knows nobody and begins at epoch 1, beside
-// a holder that serves until its next renewal.
+// A holder whose document is removed, damaged or replaced by one of its past writes it anew at
+// its next renewal, as long as it has the alive lock in the name of its term; so it does when
+// all files were removed. A claimant who finds no such document asks the alive file and what
+// it saw itself at earlier looks. Is the last holder gone for certain, it claims the epoch
+// after the one it knows; else it waits until the document was lacking for the whole time of a
+// lease. A holder that is still valid has written it by then. Where nobody was ever known,
+// absence is a new lease and damage is refused; what names another schema or version is always
+// refused. On Linux a holder also binds an abstract socket, which no removal of files ends: a
+// router that starts when all files were removed waits for it too. Should that holder hang, the
+// epochs begin anew, since nobody knows them.
 //
 // The proof needs one kernel that sees all lock holders. It is used only where the folder
 // is on a file system known to be local (ext2-4, xfs, btrfs, zfs, f2fs, bcachefs, tmpfs,

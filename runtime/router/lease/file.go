@@ -59,7 +59,7 @@ func NewFile(o FileOptions) (*File, error) {
 	if err := checkHolder(o.Holder); err != nil {
 		return nil, fmt.Errorf("make file lease: %w", err)
 	}
-	l := &File{o: o, turn: make(chan struct{}, 1), alive: alive{path: o.Path + ".alive"}}
+	l := &File{o: o, turn: make(chan struct{}, 1), alive: alive{path: o.Path + aliveSuffix}}
 	l.proof = o.Proof == ProofOn || o.Proof == ProofAuto && isLocal(filepath.Dir(o.Path))
 	if !l.proof {
 		l.why = errors.New("prove holder: turned off, or the lease is not on a file system known to be local")
@@ -100,8 +100,8 @@ func (l *File) Claim(ctx context.Context) (t Term, err error) {
 		now, had := time.Now(), l.alive.f != nil
 		epoch := max(d.Epoch, l.known().Epoch) + 1
 		switch {
-		case err != nil || !d.Stored():
-			epoch, err = l.unnamed(now, mark, err)
+		case err != nil || !d.Stored() || l.misplaced(d, mark, now):
+			epoch, err = l.unnamed(now, mark.String(), err)
 		case d.Expired(now):
 		case d.Holder == l.o.Holder:
 			epoch = d.Epoch
@@ -148,7 +148,10 @@ func (l *File) Renew(ctx context.Context, old Term) (t Term, err error) {
 		d, _, err := l.read()
 		var spoilt error
 		if l.lostAlone(d, err, old, now) {
-			if spoilt = err; spoilt == nil {
+			switch spoilt = err; {
+			case err == nil && d.Stored():
+				spoilt = errReplaced
+			case err == nil:
 				spoilt = errRemoved
 			}
 			d, err = Make(old.Holder, old.Epoch, now, l.o.TTL), nil
@@ -208,25 +211,25 @@ func (l *File) Close() {
 
 // read returns the zero Document only when no file is there, and a mark that every writing of
 // the file changes.
-func (l *File) read() (d Document, mark string, err error) {
+func (l *File) read() (d Document, m mark, err error) {
 	f, err := os.OpenFile(l.o.Path, os.O_RDONLY|syscall.O_NOFOLLOW|syscall.O_CLOEXEC|syscall.O_NONBLOCK, 0)
 	if errors.Is(err, fs.ErrNotExist) {
-		return Document{}, "", nil
+		return Document{}, m, nil
 	}
 	if err != nil {
-		return Document{}, "", err
+		return Document{}, m, err
 	}
 	defer f.Close()
 	info, err := f.Stat()
 	if err != nil || !info.Mode().IsRegular() {
-		return Document{}, "", malformed("no regular file")
+		return Document{}, m, malformed("no regular file")
 	}
 	b, err := io.ReadAll(io.LimitReader(f, maxDocument+1))
 	if err != nil {
-		return Document{}, "", err
+		return Document{}, m, err
 	}
 	if d, err = Decode(b); err == nil {
 		l.note(d)
 	}
-	return d, fmt.Sprint(inode(f), info.ModTime().UnixNano(), info.Size()), err
+	return d, mark{inode(f), changed(info)}, err
 }

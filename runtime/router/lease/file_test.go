@@ -5,6 +5,7 @@ import (
 	"io/fs"
 	"os"
 	"path/filepath"
+	"runtime"
 	"syscall"
 	"testing"
 	"time"
@@ -118,7 +119,7 @@ func TestSlowHolderIsNotNamed(t *testing.T) {
 	path := filepath.Join(t.TempDir(), "lease")
 	a, b, c := openFile(t, path, "a", ProofOn), openFile(t, path, "b", ProofOn), openFile(t, path, "c", ProofOn)
 	first := claim(t, a)
-	check(t, os.WriteFile(path, Make("a", 1, time.Now().Add(-time.Minute), testTTL).Encode(), 0o600))
+	check(t, os.WriteFile(path, Make("a", 1, time.Now(), 0).Encode(), 0o600))
 	second := claim(t, b)
 	if second.Epoch != 2 || b.Proven() == nil {
 		t.Fatalf("%+v, proven: %v", second, b.Proven())
@@ -233,6 +234,89 @@ func TestAllFilesRemoved(t *testing.T) {
 	b.gap.since, b.gap.seen = time.Now().Add(-testTTL), time.Now()
 	if term := claim(t, b); term.Epoch != 2 {
 		t.Errorf("claimed epoch %d", term.Epoch)
+	}
+}
+
+// TestAllFilesRemovedBeforeAStart: a router that starts then knows nobody, and waits for the
+// holder all the same.
+func TestAllFilesRemovedBeforeAStart(t *testing.T) {
+	if runtime.GOOS != "linux" {
+		t.Skip("this system has no beacon")
+	}
+	path := filepath.Join(t.TempDir(), "lease")
+	a := openFile(t, path, "a", ProofOn)
+	term := claim(t, a)
+	for _, p := range Paths(path) {
+		check(t, os.Remove(p))
+	}
+	c := openFile(t, path, "c", ProofOn)
+	var held *HeldError
+	if _, err := c.Claim(t.Context()); !errors.As(err, &held) || held.Holder == "" {
+		t.Fatalf("claimed beside a holder: %v", err)
+	}
+	if _, err := a.Renew(t.Context(), term); err != nil {
+		t.Fatal(err)
+	}
+	wantHeld(t, c, "a")
+	for _, p := range Paths(path) {
+		check(t, os.Remove(p))
+	}
+	a.Close()
+	wantHeld(t, c, "a")
+	c.gap.since = c.gap.since.Add(-testTTL)
+	if term := claim(t, c); term.Epoch != 2 {
+		t.Errorf("%+v", term)
+	}
+}
+
+// TestOlderDocumentPutBack: what a backup brings back neither frees the lease nor ends it.
+func TestOlderDocumentPutBack(t *testing.T) {
+	for name, put := range map[string]func(path string, d Document) Document{
+		"expired": func(_ string, d Document) Document {
+			d.ExpiresAt, d.UpdatedAt = d.ExpiresAt-60, d.UpdatedAt-60
+			return d
+		},
+		"an earlier epoch": func(_ string, d Document) Document { d.Epoch--; return d },
+		"another's earlier": func(_ string, d Document) Document {
+			d.Epoch, d.Holder, d.ExpiresAt = d.Epoch-1, "z", d.UpdatedAt
+			return d
+		},
+	} {
+		path := filepath.Join(t.TempDir(), "lease")
+		check(t, os.WriteFile(path, Make("z", 6, time.Now(), 0).Encode(), 0o600))
+		a := openFile(t, path, "a", ProofOn)
+		term := claim(t, a)
+		d, err := a.Look(t.Context())
+		check(t, err)
+		check(t, os.WriteFile(path, put(path, d).Encode(), 0o600))
+		c := openFile(t, path, "c", ProofOn)
+		var held *HeldError
+		if _, err := c.Claim(t.Context()); !errors.As(err, &held) {
+			t.Errorf("%s: claimed beside a holder: %v", name, err)
+		}
+		if term, err = a.Renew(t.Context(), term); err != nil || term.Epoch != 7 {
+			t.Errorf("%s: renewed %+v, %v", name, term, err)
+		}
+		wantHeld(t, c, "a")
+		a.Close()
+		if term := claim(t, c); term.Epoch != 8 {
+			t.Errorf("%s: the next epoch is %d", name, term.Epoch)
+		}
+	}
+}
+
+// TestDamagedAliveFile is written anew by its holder, so that its end is seen at once again.
+func TestDamagedAliveFile(t *testing.T) {
+	path := filepath.Join(t.TempDir(), "lease")
+	a, b := openFile(t, path, "a", ProofOn), openFile(t, path, "b", ProofOn)
+	term := claim(t, a)
+	check(t, os.WriteFile(path+".alive", []byte("rubbish"), 0o600))
+	if _, err := a.Renew(t.Context(), term); err != nil || a.Proven() != nil {
+		t.Fatalf("%v, %v", err, a.Proven())
+	}
+	a.Close()
+	if term := claim(t, b); term.Epoch != 2 {
+		t.Errorf("%+v", term)
 	}
 }
 

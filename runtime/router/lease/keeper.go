@@ -12,8 +12,9 @@ import (
 // ErrStopped is the loss of a term whose holder chose to renew no more.
 var ErrStopped = errors.New("renewal was stopped")
 
-// Keeper renews one term until a renewal fails or it is told to stop. It then never renews
-// again: a new term needs a new claim and a new Keeper.
+// Keeper renews one term until it is lost or it is told to stop. A renewal that fails for
+// another reason is tried again while the term is valid. It then never renews again: a new
+// term needs a new claim and a new Keeper.
 type Keeper struct {
 	lease    Lease
 	interval time.Duration
@@ -119,16 +120,36 @@ func (k *Keeper) loop(ctx context.Context, t *Term) {
 	}
 }
 
+// renewPause is between the attempts of one renewal.
+const renewPause = 50 * time.Millisecond
+
 // renew gives up when validity does.
 func (k *Keeper) renew(ctx context.Context, t Term) (Term, error) {
 	ctx, cancel := context.WithDeadline(ctx, t.ValidUntil)
 	defer cancel()
 	next, err := k.lease.Renew(ctx, t)
-	if err != nil {
-		return Term{}, err
+	for cause := err; err != nil; next, err = k.lease.Renew(ctx, t) {
+		if ctx.Err() == nil {
+			cause = err
+		}
+		if errors.Is(err, ErrLost) || !rest(ctx, renewPause) {
+			return Term{}, cause
+		}
 	}
 	if !t.Valid(time.Now()) || !next.Valid(time.Now()) {
 		return Term{}, fmt.Errorf("renew lease: took longer than local validity: %w", ErrLost)
 	}
 	return next, nil
+}
+
+// rest reports whether the whole pause passed.
+func rest(ctx context.Context, pause time.Duration) bool {
+	t := time.NewTimer(pause)
+	defer t.Stop()
+	select {
+	case <-t.C:
+		return ctx.Err() == nil
+	case <-ctx.Done():
+		return false
+	}
 }

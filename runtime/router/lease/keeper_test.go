@@ -46,7 +46,24 @@ func TestKeeperRenews(t *testing.T) {
 	})
 }
 
-// TestKeeperGivesUpForGood: one failure ends it, even if the store comes back.
+// TestKeeperTriesAgain: what does not take the lease away costs nothing while the term lasts.
+func TestKeeperTriesAgain(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		m := new(conformance.Memory)
+		k, _ := keep(t, m)
+		m.Break(errors.New("disk is full"))
+		time.Sleep(ttl - margin - every)
+		m.Break(nil)
+		time.Sleep(10 * ttl)
+		if !k.Valid() || k.Err() != nil || k.Term().Epoch != 1 {
+			t.Errorf("valid %v, %v, %+v", k.Valid(), k.Err(), k.Term())
+		}
+		k.Stop(nil)
+		<-k.Done()
+	})
+}
+
+// TestKeeperGivesUpForGood: failures to the end of validity end it, even if the store comes back.
 func TestKeeperGivesUpForGood(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		m := new(conformance.Memory)

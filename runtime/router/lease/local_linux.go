@@ -1,6 +1,15 @@
 package lease
 
-import "syscall"
+import (
+	"crypto/sha256"
+	"errors"
+	"fmt"
+	"io/fs"
+	"os"
+	"path/filepath"
+	"syscall"
+	"time"
+)
 
 // localMagic are the numbers of statfs(2) of file systems whose locks one kernel keeps.
 var localMagic = map[uint32]bool{
@@ -18,4 +27,58 @@ var localMagic = map[uint32]bool{
 func isLocal(dir string) bool {
 	var s syscall.Statfs_t
 	return syscall.Statfs(dir, &s) == nil && localMagic[uint32(s.Type)]
+}
+
+// changed is when a file's content or place last changed.
+func changed(info fs.FileInfo) time.Time {
+	if s, ok := info.Sys().(*syscall.Stat_t); ok {
+		return time.Unix(s.Ctim.Unix())
+	}
+	return info.ModTime()
+}
+
+// beaconName is an abstract socket's, of the lease at a path: its folder and its name there.
+func beaconName(path string) (string, error) {
+	var s syscall.Stat_t
+	if err := syscall.Stat(filepath.Dir(path), &s); err != nil {
+		return "", err
+	}
+	sum := sha256.Sum256(fmt.Append(nil, s.Dev, " ", s.Ino, " ", filepath.Base(path)))
+	return fmt.Sprintf("@narwhal-lease-%x", sum[:16]), nil
+}
+
+// bindBeacon binds the socket's name, which the kernel frees when its last descriptor closes.
+func bindBeacon(path string) (*os.File, error) {
+	name, err := beaconName(path)
+	if err != nil {
+		return nil, err
+	}
+	fd, err := syscall.Socket(syscall.AF_UNIX, syscall.SOCK_DGRAM|syscall.SOCK_CLOEXEC, 0)
+	if err != nil {
+		return nil, err
+	}
+	if err := syscall.Bind(fd, &syscall.SockaddrUnix{Name: name}); err != nil {
+		_ = syscall.Close(fd)
+		return nil, err
+	}
+	return os.NewFile(uintptr(fd), name), nil
+}
+
+// lightBeacon shows that a holder of the lease at a path lives, as long as it keeps the result;
+// nil where it cannot.
+func lightBeacon(path string) *os.File {
+	f, err := bindBeacon(path)
+	if err != nil {
+		return nil
+	}
+	return f
+}
+
+// beaconIsLit reports whether a process of this network namespace says so of itself.
+func beaconIsLit(path string) bool {
+	f, err := bindBeacon(path)
+	if err == nil {
+		_ = f.Close()
+	}
+	return errors.Is(err, syscall.EADDRINUSE)
 }

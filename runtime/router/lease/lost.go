@@ -8,6 +8,36 @@ import (
 	"time"
 )
 
+// mark tells one writing of a file from another; the zero mark is of none.
+type mark struct {
+	inode   uint64
+	changed time.Time // content or place
+}
+
+func (m mark) String() string {
+	if m == (mark{}) {
+		return ""
+	}
+	return fmt.Sprint(m.inode, "@", m.changed.UnixNano())
+}
+
+// misplaced reports whether a document is not what a living holder wrote there, by the alive
+// file: it is of an epoch before the holder's, or it expired long before it came to its place.
+func (l *File) misplaced(d Document, m mark, now time.Time) bool {
+	if !l.proof {
+		return false
+	}
+	n, lives := l.alive.last()
+	switch {
+	case !lives:
+		return false
+	case n.Epoch > d.Epoch:
+		return true
+	}
+	late := m.changed.Sub(now) < closely && unix(m.changed) > d.UpdatedAt+closely.Seconds() // by one clock
+	return n.Epoch == d.Epoch && n.Holder == d.Holder && d.Expired(now) && late
+}
+
 // gap is how long the same lack of a readable document was seen.
 type gap struct {
 	since, seen time.Time
@@ -57,8 +87,9 @@ func (l *File) unnamed(now time.Time, mark string, spoilt error) (int64, error) 
 		return 0, spoilt
 	}
 	last := l.known()
-	gone := false
+	gone, nearby := false, false
 	if l.proof {
+		nearby = l.alive.beacon == nil && beaconIsLit(l.o.Path)
 		if n, lives := l.alive.last(); n.Epoch >= last.Epoch && n.Epoch > 0 {
 			last.Epoch, last.Holder, gone = n.Epoch, n.Holder, !lives
 		}
@@ -66,6 +97,8 @@ func (l *File) unnamed(now time.Time, mark string, spoilt error) (int64, error) 
 	switch {
 	case last.Epoch == 0 && spoilt != nil:
 		return 0, spoilt // nothing says that it ever was a lease of ours
+	case last.Epoch == 0 && nearby:
+		last.Holder = "a router whose files were removed"
 	case last.Epoch == 0 || gone:
 		return last.Epoch + 1, nil
 	}
@@ -75,19 +108,25 @@ func (l *File) unnamed(now time.Time, mark string, spoilt error) (int64, error) 
 	return last.Epoch + 1, nil
 }
 
-// lostAlone reports whether nothing but files went wrong: the document was removed or damaged,
-// or all files of the lease were removed, while this holder's term lasts. Nobody else can have
-// claimed meanwhile, so that they may be written anew.
+// lostAlone reports whether nothing but files went wrong while this holder's term lasts: the
+// document was removed, damaged or replaced by one of its past, or all files of the lease were
+// removed. Nobody else can have claimed meanwhile, so that they may be written anew.
 func (l *File) lostAlone(d Document, err error, old Term, now time.Time) bool {
 	var damaged *MalformedError
-	if (err != nil || d.Stored()) && (!errors.As(err, &damaged) || damaged.Foreign) {
+	switch {
+	case err != nil && (!errors.As(err, &damaged) || damaged.Foreign):
 		return false
-	}
-	if !l.proof || old.Holder != l.o.Holder || !old.Valid(now) {
+	case !l.proof || old.Holder != l.o.Holder || !old.Valid(now):
 		return false
+	case err == nil && !d.Stored():
+		return l.alive.holds(old) || l.alive.removed(old)
+	case err != nil || d.Epoch < old.Epoch || d.Is(old) && d.Expired(now):
+		return l.alive.holds(old)
 	}
-	return l.alive.holds(old) || err == nil && l.alive.removed(old)
+	return false
 }
+
+var errReplaced = errors.New("an older lease document stood in its place")
 
 var errRemoved = errors.New("lease document was removed")
 

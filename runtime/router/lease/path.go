@@ -28,7 +28,7 @@ var (
 )
 
 // Paths are the files of the lease at path: the document first.
-func Paths(path string) []string { return []string{path, path + ".lock", path + ".alive"} }
+func Paths(path string) []string { return []string{path, path + ".lock", path + aliveSuffix} }
 
 // CheckPath refuses a path whose files hold anything but a lease, before they are touched.
 // Links are refused, as every use of the lease does.

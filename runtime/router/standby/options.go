@@ -29,6 +29,10 @@ const (
 	longestPause = 5 * time.Second      // between takeovers that failed after the claim
 )
 
+// Unwanted is for how many renewals nobody must have had the lease before a router takes it
+// that does not know all that the last holder knew. Standbys that do come first.
+const Unwanted = 10
+
 // Failover block texts.
 const (
 	BlockHeld     = "lease held by another router"
@@ -60,7 +64,7 @@ type Local interface {
 	Open(*lease.Keeper)
 	// Block shows why this router does not take over; "" = nothing stands in its way.
 	Block(reason string)
-	// Store puts a document into the router's own state file.
+	// Store puts a document into the router's own state file, and tells of failures itself.
 	Store(Document) error
 }
 

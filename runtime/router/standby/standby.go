@@ -25,6 +25,9 @@ type Standby struct {
 	misses   int
 	doc      *Document // the last good one; nil = none, or it was refused
 	received time.Time // of doc
+	past     bool      // another router's epoch came after doc's
+	free     time.Time // since when nobody has had the lease, as this router saw it; zero = somebody has
+	told     int64     // epoch of the router that was told to have overtaken the primary
 	follows  int64     // the epoch after which ours comes
 	sign     time.Time // of the first miss or end in a row
 	blocked  string
@@ -124,7 +127,7 @@ func (s *Standby) good(d Document) {
 		s.o.Logger.Info("primary is back", "misses", s.misses)
 	}
 	s.misses, s.pause, s.resume = 0, 0, time.Time{}
-	s.follows = d.Epoch
+	s.follows, s.past, s.free = d.Epoch, false, time.Time{}
 	s.keep(d)
 	s.block("")
 }
@@ -132,9 +135,7 @@ func (s *Standby) good(d Document) {
 // keep makes d the document of a takeover.
 func (s *Standby) keep(d Document) {
 	s.doc, s.received = &d, time.Now()
-	if err := s.local.Store(d); err != nil {
-		s.o.Logger.Error("store handoff", "error", err.Error())
-	}
+	_ = s.local.Store(d)
 }
 
 func (s *Standby) missed(n int, why string) {

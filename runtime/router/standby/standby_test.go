@@ -172,19 +172,42 @@ func TestOldDocument(t *testing.T) {
 	inBubble(t, func(w *world) { w.options.MaxAge = 2 * time.Second }, func(w *world) {
 		w.stopRenewing()
 		w.kill()
-		w.after(time.Minute, "store", "block "+BlockHeld, "block "+BlockNoFresh)
+		w.after(ttl+Unwanted*every-time.Second, "store", "block "+BlockHeld, "block "+BlockNoFresh)
+		if _, err := w.end(); err != nil || w.opened.Term().Epoch != 2 { // better than nobody
+			t.Errorf("%v, %+v", err, w.opened.Term())
+		}
 	})
 }
 
-// TestAnotherCameFirst: its epoch lies between, so the document is of the past.
+// TestAnotherCameFirst: its epoch lies between, so the document is of the past. It serves when
+// nobody has wanted the lease for a while.
 func TestAnotherCameFirst(t *testing.T) {
 	inBubble(t, nil, func(w *world) {
 		w.stopRenewing()
 		w.store.Put(lease.Make("router-c:0", 2, time.Now(), 0))
 		w.kill()
-		w.after(time.Minute, "store", "block handoff epoch 1 cannot precede claimed epoch 3")
+		w.after(Unwanted*every-time.Second, "store", "block handoff epoch 1 cannot precede claimed epoch 3")
 		if d, _ := w.own.Look(w.t.Context()); d.Epoch != 3 || !d.Expired(time.Now()) {
 			t.Errorf("left %+v", d)
+		}
+		if _, err := w.end(); err != nil || w.opened.Term().Epoch != 4 || w.applied.Epoch != 1 {
+			t.Errorf("%v, opened %+v with the handoff of epoch %d", err, w.opened.Term(), w.applied.Epoch)
+		}
+	})
+}
+
+// TestOthersGoOn: a standby whose primary is of the past waits for as long as others serve.
+func TestOthersGoOn(t *testing.T) {
+	inBubble(t, nil, func(w *world) {
+		w.stopRenewing()
+		w.store.Put(lease.Make("router-c:0", 2, time.Now(), 0))
+		w.kill()
+		w.after(2*time.Second, "store", "block handoff epoch 1 cannot precede claimed epoch 3")
+		w.store.Put(lease.Make("router-d:0", 4, time.Now(), time.Hour))
+		w.after(time.Minute, "store", "block handoff epoch 1 cannot precede claimed epoch 3")
+		w.store.Put(lease.Make("router-d:0", 4, time.Now(), 0))
+		if after, err := w.end(); err != nil || after < Unwanted*every || w.opened.Term().Epoch != 6 {
+			t.Errorf("%v after %v, %+v", err, after, w.opened.Term())
 		}
 	})
 }
@@ -228,7 +251,7 @@ func TestLeaseEndsMeanwhile(t *testing.T) {
 		BlockApplying: func(w *world, hang func(context.Context) error) { w.apply = hang },
 		BlockVerify:   func(w *world, hang func(context.Context) error) { w.verify = hang },
 	} {
-		inBubble(t, func(w *world) { w.options.MaxAge = 4 * time.Second }, func(w *world) {
+		inBubble(t, nil, func(w *world) {
 			at(w, func(ctx context.Context) error {
 				w.store.Break(errors.New("disk is full"))
 				<-ctx.Done()
@@ -241,7 +264,7 @@ func TestLeaseEndsMeanwhile(t *testing.T) {
 			if text == BlockApplying {
 				want = []string{"store", "apply", "block " + text}
 			}
-			w.after(1100*time.Millisecond, want...)
+			w.after(ttl-margin+100*time.Millisecond, want...)
 			w.after(time.Second, append(want, "block lease unavailable: claim lease: disk is full")...)
 		})
 	}

@@ -18,14 +18,21 @@ func (s *Standby) takeover(ctx context.Context) (opened, held bool, err error) {
 	if time.Now().Before(s.resume) {
 		return false, false, ctx.Err()
 	}
-	if !s.fresh() {
-		s.block(BlockNoFresh)
-		return false, false, ctx.Err()
+	if !s.fresh() || s.past {
+		if !s.past {
+			s.block(BlockNoFresh)
+		}
+		if s.doc == nil || !s.unwanted(ctx) {
+			return false, false, ctx.Err()
+		}
+		s.o.Logger.Warn("nobody serves: the standby goes on with a handoff that is not the last one", "epoch", s.doc.Epoch)
+		s.received, s.past = time.Now(), false
 	}
 	term, err := s.claim(ctx)
 	if err != nil {
 		var other *lease.HeldError
 		if held = errors.As(err, &other); held {
+			s.overtaken(other)
 			s.block(BlockHeld)
 		} else if reason := BlockUnavailable(err); ctx.Err() == nil && reason != s.blocked {
 			s.o.Logger.Error("standby cannot take over", "why", reason)
@@ -44,6 +51,28 @@ func (s *Standby) takeover(ctx context.Context) (opened, held bool, err error) {
 	return true, false, nil
 }
 
+// unwanted reports whether nobody is seen to have had the lease for a while.
+func (s *Standby) unwanted(ctx context.Context) bool {
+	d, err := s.look(ctx)
+	now := time.Now()
+	switch {
+	case err != nil || d.Stored() && !d.Expired(now):
+		s.free = time.Time{}
+	case s.free.IsZero():
+		s.free = now
+	}
+	return !s.free.IsZero() && now.Sub(s.free) >= Unwanted*s.o.Renew
+}
+
+// overtaken tells once of a router that serves after the one which this standby follows.
+func (s *Standby) overtaken(by *lease.HeldError) {
+	if s.doc == nil || by.Epoch <= s.doc.Epoch || by.Epoch <= s.told {
+		return
+	}
+	s.told = by.Epoch
+	s.o.Logger.Warn("another router serves now, which this standby does not follow: start it again as the standby of that one", "holder", by.Holder, "epoch", by.Epoch, "follows", s.o.Primary)
+}
+
 func (s *Standby) fresh() bool { return s.doc != nil && time.Since(s.received) <= s.o.MaxAge }
 
 // claim has one interval, so that a store that hangs does not stop the probes.
@@ -59,9 +88,8 @@ func (s *Standby) prepare(ctx context.Context, k *lease.Keeper) string {
 	after := s.follows
 	s.follows = epoch // the next claim after giving this one back
 	if epoch != after+1 {
-		handoff := s.doc.Epoch
-		s.doc = nil // another router came in between and knows more
-		return BlockEpoch(handoff, epoch)
+		s.past = true // another router came in between and knows more
+		return BlockEpoch(s.doc.Epoch, epoch)
 	}
 	if !s.fresh() {
 		return BlockNoDoc
