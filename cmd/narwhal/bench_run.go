@@ -51,7 +51,7 @@ func benchRunVerb(a *app) *cobra.Command {
 			"An open loop sends each request at its moment (--rate, --phase, or a WORKLOAD to replay); all times count from\n" +
 			"there, so that a late load generator counts against the system and never for it. A closed loop (--concurrency)\n" +
 			"keeps that many requests open. --rate and --concurrency may be repeated: each is a point, and points run in order.\n\n" +
-			"A WORKLOAD is a file, plain or gzipped: at_s,input,output,class as CSV, the Azure CSV or Mooncake's JSON lines; or an\n" +
+			"A WORKLOAD is a file, plain or gzipped: at_s,input,output,class as CSV, the Azure CSV, Mooncake's JSON lines, a router's journal; or an\n" +
 			"embedded trace: azure, azure-conv, azure-code. Several are merged into one.\n\n" +
 			"Classes of requests: " + benchClassList() + ".\n\n" +
 			"The same command and --seed offer the same requests. Sent twice to the same engines they find their prompts in\n" +

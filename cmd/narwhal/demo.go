@@ -30,6 +30,7 @@ type demoData struct {
 	Gates    []gateStatus         `json:"gates"`
 	Router   routerStatus         `json:"router"`
 	Traffic  traffic              `json:"traffic"`
+	Replayed demoReplay           `json:"replayed"`
 	Rollback gates.RollbackResult `json:"rollback"`
 	Verified bool                 `json:"verified"`
 	Record   string               `json:"record"`
@@ -119,6 +120,9 @@ func (a *app) demoRun(ctx context.Context, f demoFlags, sbx *sandbox.Sandbox, d 
 	if d.Traffic, err = a.shiftingTraffic(ctx, s, f); err != nil {
 		return err
 	}
+	if d.Replayed, err = a.demoReplay(ctx, s); err != nil {
+		return err
+	}
 	if err := a.demoFiles(s, d); err != nil {
 		return err
 	}
@@ -195,6 +199,7 @@ func (d *demoData) print(w io.Writer) {
 		fmt.Fprintf(w, "  gate %s %-10s %-7s %8s  %d pieces of evidence\n", g.Gate, g.Title, marks[g.State], took, len(g.Evidence))
 	}
 	d.Traffic.print(w)
+	fmt.Fprintf(w, "  the journal's %d placements and %d decisions of the controller come out the same when they are made again\n", d.Replayed.Placements, d.Replayed.Evaluations)
 	fmt.Fprintf(w, "  rolled back to %s: stopped %s; must run again: %s\n", d.Rollback.To, list(d.Rollback.Stopped), list(d.Rollback.Rerun))
 	fmt.Fprintf(w, "\n  record  %s\n  report  %s\n  bundle  %s\n", d.Record, d.Report, d.Bundle)
 	fmt.Fprintf(w, "  check the record anywhere: narwhal gate verify %s\n", d.Record)

@@ -47,7 +47,10 @@ func TestDemo(t *testing.T) {
 	if !d.Verified || d.Rollback.To != "C" || len(d.Rollback.Stopped) == 0 || len(d.Rollback.Residue) != 0 {
 		t.Errorf("verified %v, rollback %+v", d.Verified, d.Rollback)
 	}
-	for _, path := range []string{d.Record, d.Report, d.Bundle} {
+	if d.Replayed.Placements < d.Traffic.Offered || d.Replayed.Evaluations == 0 {
+		t.Errorf("replayed %+v of %d offered", d.Replayed, d.Traffic.Offered)
+	}
+	for _, path := range []string{d.Replayed.Journal, d.Record, d.Report, d.Bundle} {
 		if _, err := os.Stat(path); err != nil {
 			t.Error(err)
 		}

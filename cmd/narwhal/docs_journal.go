@@ -26,6 +26,7 @@ func journalPage() docgen.Page {
 		table("The meta line", "All within `meta`.", journal.MetaFields()),
 		table("The head of every other line", "", journal.HeadFields()),
 		table("The row of a request", "After the head, in this order. *When* names members that are left out otherwise; a member without a value is null.", journal.RowFields()),
+		table("What a decision was made from", "Within `decision.inputs` of a row and `inputs` of controller_decision. `narwhal simulate --replay-decisions` makes each decision again and compares all of its members.", journal.InputsFields()),
 		reasonSection(),
 		{Title: "Events", Before: "After the head come `event` (its name), `at` (seconds, router) and `at_unix` (seconds, wall), then what its kind has, by name."},
 	}

@@ -34,6 +34,10 @@ type simulation struct {
 	relaunch   time.Duration
 	classes    bool
 	html       string
+	replay     bool
+	trouble    simulate.Trouble
+	deaths     []string
+	prefixes   int
 }
 
 func simulateVerb(a *app) *cobra.Command {
@@ -43,10 +47,15 @@ func simulateVerb(a *app) *cobra.Command {
 		Short: "Replays arrivals through the scheduler and the role controller, in virtual time",
 		Long: "Replays arrivals through the router's scheduler and role controller, on engines modelled from curves.\n" +
 			"Each policy is set beside the best static split and a bound that no policy can pass.\n\n" +
-			"A workload is a file, plain or gzipped: at_s,input,output,class as CSV, the Azure CSV or Mooncake's JSON\n" +
-			"lines; or an embedded trace: azure, azure-conv, azure-code. Several are merged into one.",
+			"A workload is a file, plain or gzipped: at_s,input,output,class as CSV, the Azure CSV, Mooncake's JSON\n" +
+			"lines or a router's journal; or an embedded trace: azure, azure-conv, azure-code. Several are merged into one.\n\n" +
+			"With --replay-decisions the files are journals, and nothing is simulated: each placement and each decision of\n" +
+			"the controller is made again from the inputs that the journal has, and must come out the same.",
 		Args: cobra.MinimumNArgs(1),
 		RunE: func(cmd *cobra.Command, args []string) error {
+			if s.replay {
+				return a.replayDecisions(cmd, args)
+			}
 			config, err := s.config(cmd.Context(), a, args)
 			if err != nil {
 				return err
@@ -92,9 +101,18 @@ func simulateVerb(a *app) *cobra.Command {
 	f.StringVar(&s.html, "html", "", "write a page with timelines to this file")
 	f.Uint64Var(&s.seed, "seed", 1, "seed of the requests' names, which break ties")
 	f.Float64Var(&s.slow, "slow", 1, "how many times slower engines are than their profile says")
+	f.StringVar(&s.trouble.Lengths, "lengths", "", "what clients tell of their answers' lengths: capped (a power of two above) or uncapped (default: the length)")
+	f.Float64Var(&s.trouble.Report, "report", 0, "seconds between engines' reports, which are all the router sees of them; 0 = it sees them as they are")
+	f.Float64Var(&s.trouble.Late, "report-late", 0, "seconds that a report takes to arrive")
+	f.Float64Var(&s.trouble.Lost, "report-lost", 0, "share of reports that are lost")
+	f.Float64Var(&s.trouble.Skew, "report-skew", 0, "most seconds that the times of an engine's reports are off")
+	f.StringArrayVar(&s.deaths, "dies", nil, "ENGINE@FROM or ENGINE@FROM-BACK: engine number (from 0) that ends at a second, and is there again; may be repeated")
+	f.IntVar(&s.prefixes, "prefix-cache", 0, "tokens of prompts that begin alike which each engine keeps (columns family and prefix of a workload)")
+	f.IntVar(&s.trouble.Attempts, "attempts", 1, "how often a request is placed that was lost with an engine before its first token")
 	f.Float64Var(&s.ttft, "ttft", 0, "promise: seconds to the first token (default: the workload's in --engines)")
 	f.Float64Var(&s.tpot, "tpot", 0, "promise: seconds for each token after it (default: the workload's in --engines)")
 	f.StringVar(&s.score, "score", "", "class of requests that is scored (default: the workload's in --engines, else all)")
+	f.BoolVar(&s.replay, "replay-decisions", false, "make the decisions of journals again and compare them; exit 8 where one differs")
 	f.BoolVar(&s.compare, "compare", false, "show every static split as an arm")
 	return c
 }
@@ -158,7 +176,7 @@ func (s simulation) config(ctx context.Context, a *app, workloads []string) (sim
 				`want {"model": {"engines", "prefill_at_start", "prefill": {"a","b","c"}, "decode": {"c","r","m"}, "max_running", "kv_tokens", "transfer": {"base","per_token"}}}`)
 		}
 	}
-	arrivals, names, err := readWorkloads(ctx, a, workloads)
+	arrivals, heads, names, err := readWorkloads(ctx, a, workloads)
 	if err != nil {
 		return simulate.Config{}, err
 	}
@@ -174,6 +192,10 @@ func (s simulation) config(ctx context.Context, a *app, workloads []string) (sim
 	c := simulate.Defaults(ttft, tpot)
 	c.Workload, c.Arrivals, c.Score, c.Model = name, arrivals, cmp.Or(s.score, known.Score), *file.Model
 	c.Slow, c.Policies, c.Compare, c.Seed = s.slow, s.policies, s.compare, s.seed
+	c.Trouble, c.Heads, c.PrefixTokens = s.trouble, heads, s.prefixes
+	if c.Unlike, err = deaths(s.deaths); err != nil {
+		return simulate.Config{}, err
+	}
 	c.Topologies, c.Relaunch, c.Timeline = s.topologies, s.relaunch.Seconds(), s.html != ""
 	if s.prefill != 0 {
 		c.Model.PrefillAtStart = s.prefill
@@ -203,21 +225,22 @@ func readEngineFile(path string) (f engineFile, err error) {
 	return f, nil
 }
 
-// readWorkloads is readTraces with the traces' names.
-func readWorkloads(ctx context.Context, a *app, from []string) (out []simulate.Arrival, names []string, err error) {
+// readWorkloads is readTraces with what prompts share and the traces' names.
+func readWorkloads(ctx context.Context, a *app, from []string) (out []simulate.Arrival, heads []simulate.Head, names []string, err error) {
 	merged, err := a.readTraces(ctx, from)
 	if err != nil {
-		return nil, nil, err
+		return nil, nil, nil, err
 	}
 	for _, w := range from {
 		base := strings.TrimSuffix(filepath.Base(w), ".gz")
 		names = append(names, strings.TrimSuffix(base, filepath.Ext(base)))
 	}
-	out = make([]simulate.Arrival, len(merged.Arrivals))
+	out, heads = make([]simulate.Arrival, len(merged.Arrivals)), make([]simulate.Head, len(merged.Arrivals))
 	for i, x := range merged.Arrivals {
 		out[i] = simulate.Arrival{At: x.At.Seconds(), Input: x.Input, Output: x.Output, Class: x.Class}
+		heads[i] = simulate.Head{Family: x.Family, Tokens: x.Prefix}
 	}
-	return out, names, nil
+	return out, heads, names, nil
 }
 
 func printSimulation(w io.Writer, r simulate.Result, classes bool) {

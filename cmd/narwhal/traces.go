@@ -22,7 +22,7 @@ func (a *app) readTraces(ctx context.Context, from []string) (bench.Trace, error
 			t, err = within(ctx, func() (bench.Trace, error) { return bench.Open(path, "") })
 		}
 		if err != nil {
-			return t, problem.Wrap(problem.Invalid, "bad_workload", "read workload "+w, err, "want a CSV with at_s,input,output,class, a public trace, or azure, azure-conv, azure-code")
+			return t, problem.Wrap(problem.Invalid, "bad_workload", "read workload "+w, err, "want a CSV with at_s,input,output,class, a public trace, a journal, or azure, azure-conv, azure-code")
 		}
 		traces = append(traces, t)
 	}

@@ -70,7 +70,12 @@ func journalStep(f fleet.Fleet) gates.Step {
 }
 
 func filesArgv(f fleet.Fleet, host string) []string {
-	return gates.HostCommand(f, host, "journal-files", FilesRequest{Path: pathOn(f, host, routerName, "journal.jsonl")})
+	return gates.HostCommand(f, host, "journal-files", FilesRequest{Path: JournalPath(f)})
+}
+
+// JournalPath is where the router's journal is on its host.
+func JournalPath(f fleet.Fleet) string {
+	return pathOn(f, f.Deploy.Router.Host, routerName, written)
 }
 
 // journalRows reads the router's journal until every answered request of the trial has

@@ -24,7 +24,7 @@ func (e *evaluation) sections() []func() (string, error) {
 	for _, n := range names {
 		out = append(out, func() (string, error) { return e.workload(n) })
 	}
-	return append(out, e.published, e.speeds, e.seeds, e.traces, e.robust, e.waves)
+	return append(out, e.published, e.rebuilt, e.speeds, e.seeds, e.traces, e.robust, e.prefixes, e.waves)
 }
 
 func (e *evaluation) page() (string, error) {

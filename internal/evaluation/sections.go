@@ -124,7 +124,7 @@ func (e *evaluation) traces() (string, error) {
 
 func (e *evaluation) robust() (string, error) {
 	var b strings.Builder
-	b.WriteString("## Robustness\n\nA profile that is wrong by 30 % in either direction stands above (0.70, 1.30). One engine at half speed, from the start; one that dies half way with all that it holds, nobody trying again. Engine 0 starts as prefill, engine 7 as decode.\n\n")
+	b.WriteString("## Robustness\n\nA profile that is wrong by 30 % in either direction stands above (0.70, 1.30). One engine at half speed, from the start; one that dies half way with all that it holds, for good, nobody trying again. Engine 0 starts as prefill, engine 7 as decode.\n\n")
 	for _, n := range names {
 		c, err := e.load(n)
 		if err != nil {
@@ -143,8 +143,8 @@ func (e *evaluation) robust() (string, error) {
 		}
 		b.WriteString(text)
 	}
-	b.WriteString("Not modelled: answers of unknown length (the router's books in the simulator know each length), telemetry that is late or lost (they are updated at once), clock skew, retries of requests that are lost with an engine.\n\n")
-	return b.String(), nil
+	more, err := e.troubles()
+	return b.String() + more, err
 }
 
 // wave is chats and documents that take turns, each for half of a period.

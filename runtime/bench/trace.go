@@ -95,7 +95,7 @@ func Open(path, class string) (Trace, error) {
 }
 
 // Read reads a trace, plain or gzipped, in any known format: the Azure CSV
-// (TIMESTAMP,ContextTokens,GeneratedTokens), Mooncake's JSON lines, or
+// (TIMESTAMP,ContextTokens,GeneratedTokens), Mooncake's JSON lines, a router's journal, or
 // at_s,input,output,class. Arrivals are sorted and start at 0, but for the last format,
 // whose times stand.
 func Read(r io.Reader, class string) (Trace, error) {
@@ -109,6 +109,9 @@ func Read(r io.Reader, class string) (Trace, error) {
 		in = bufio.NewReaderSize(z, 64<<10)
 	}
 	limited := &io.LimitedReader{R: in, N: maxTraceBytes + 1}
+	if isJournal(in) {
+		return traceOfJournal(limited, class)
+	}
 	lines := bufio.NewScanner(limited)
 	lines.Buffer(make([]byte, 0, 64<<10), maxTraceLine)
 	p := &parser{class: class}
@@ -158,6 +161,11 @@ func (p *parser) line(b []byte) error {
 	if err != nil {
 		return err
 	}
+	return p.take(a)
+}
+
+// take adds an arrival that is within bounds.
+func (p *parser) take(a arrival) error {
 	if math.IsNaN(a.at) || math.Abs(a.at) > 1e11 {
 		return errors.New("time is out of range")
 	}

@@ -17,6 +17,12 @@ func TestReadFormats(t *testing.T) {
 	for name, text := range map[string]string{
 		"azure":    azure,
 		"mooncake": `{"timestamp": 1000, "input_length": 4808, "output_length": 10, "hash_ids": [0]}` + "\n" + `{"timestamp": 1500, "input_length": 3180, "output_length": 8}`,
+		"journal": `{"meta":{"schema":"narwhal.journal","schema_version":1}}
+{"schema":"narwhal.journal","schema_version":1,"rid":"b","at_unix":1000.5,"input_len":3180,"input_sized":true,"wanted_len":8,"output_len":0,"terminal":"refused"}
+{"schema":"narwhal.journal","schema_version":1,"rid":"c","at_unix":1000.2,"input_sized":false,"terminal":"invalid"}
+{"schema":"narwhal.journal","schema_version":1,"event":"role_moved","at":3}
+{"schema":"narwhal.journal","schema_version":1,"rid":"a","at_unix":1000,"input_len":4808,"input_sized":true,"wanted_len":90,"output_len":10,"terminal":"completed"}
+{"schema":"narw`,
 		"plain":    "at_s,input,output,class\n0,4808,10,code\n0.5,3180,8,code\n",
 		"unsorted": "at_s,class,input,output\n0.5,code,3180,8\n\n0,code,4808,10\n",
 	} {
@@ -51,6 +57,9 @@ func TestReadRefuses(t *testing.T) {
 		"missing":      `{"timestamp": 3}`,
 		"long line":    "at_s,input,output\n" + strings.Repeat("9", maxTraceLine+1),
 		"broken gzip":  "\x1f\x8bxxxx",
+		"journal":      `{"meta":{"schema":"narwhal.journal","schema_version":2}}` + "\n",
+		"torn rows":    `{"meta":{"schema":"narwhal.journal","schema_version":1}}` + "\nx\n" + `{"schema":"narwhal.journal","schema_version":1,"rid":"a","input_sized":true,"terminal":"completed"}` + "\n",
+		"no requests":  `{"meta":{"schema":"narwhal.journal","schema_version":1}}` + "\n",
 		"short record": "at_s,input,output\n1\n",
 	} {
 		if got, err := Read(strings.NewReader(text), ""); err == nil {

@@ -11,6 +11,9 @@ import (
 // sizeOf estimates what a row occupies in memory, in bytes.
 func sizeOf(r *Row) int64 {
 	n := 768 + len(r.Decision) + len(r.RID) + 320*len(r.Failures) + 48*len(r.CachedTokens)
+	for _, d := range r.Earlier {
+		n += 24 + len(d)
+	}
 	for _, s := range []*string{r.ClientRID, r.Error, r.Prefill, r.Decode} {
 		if s != nil {
 			n += 16 + len(*s)
@@ -48,10 +51,10 @@ func (e *encoder) line(it *item) ([]byte, error) {
 func (e *encoder) meta(m Meta) []byte {
 	e.out.Reset()
 	m.Schema, m.Version = Schema, Version
-	// Meta holds no value that cannot be written but a parameter that is not finite.
+	// Meta holds no value that cannot be written but a parameter or a curve that is not finite.
 	if e.row.Encode(map[string]Meta{"meta": m}) != nil {
 		e.out.Reset()
-		m.Params, m.Admission.Margin = Meta{}.Params, 0
+		m.Params, m.Curves, m.Admission.Margin = Meta{}.Params, nil, 0
 		_ = e.row.Encode(map[string]Meta{"meta": m})
 	}
 	return e.out.Bytes()

@@ -27,6 +27,10 @@ func HeadFields() []Field { return fields(headTable) }
 // RowFields are the members of a request's row after the head, in order.
 func RowFields() []Field { return fields(rowTable) }
 
+// InputsFields are the members of a decision's inputs: all of the fleet, then those of a placement
+// and of the controller.
+func InputsFields() []Field { return fields(inputsTable) }
+
 // EventKinds lists the events; each has event, at and at_unix after the head, then its own
 // members by name.
 func EventKinds() (out []EventKind) {
@@ -73,6 +77,7 @@ params.margin | number | share | - | As admission.margin.
 params.open | bool | - | - | Prices are noted and refuse nobody.
 params.lend | number | - | above 0 | Share of the first-token target that a prefill must wait for decode engines to take it.
 params.fixed_roles | bool | - | when true | A role is a state of the engine: none stands in for the other role.
+curves | object | - | with engines | By engine, what placements and the controller take it to do: prefill of n tokens takes a·n² + b·n + c seconds (split more beyond block_tokens), a decode step slope·tokens + request_slope·requests + intercept; with the bounds of what was measured.
 at_unix | number | s, wall | - | When the file began.
 part | int | - | from the second file of a process | Number of the file.
 `
@@ -158,5 +163,25 @@ cancelled_phase | string | - | of cancelled | admission, prefill or decode.
 finish_reason | string or null | - | - | The engine's word.
 slo_met | bool | - | - | Completed within both targets, as the router saw it.
 trace_id | string | - | with traces | Id of the request's trace.
-decision | object | - | when it was placed or refused | The last placement: every candidate with the parts of its cost, or why it was dropped.
+decision | object | - | when it was placed or refused | The last placement: every candidate with the parts of its cost, or why it was dropped; in inputs what it was made from, so that it can be made again.
+earlier_decisions | list | - | after a retry | The placements of the attempts before, in order, each as decision.
+`
+
+const inputsTable = `
+now | number | s, router | - | When it was decided.
+handoff_s | number | s | - | Mean delay of a KV transfer between two engines.
+engines | list | - | - | Each engine as the router saw it, in the order of the fleet file; curves stand in the meta line.
+asked | list | - | when residents mattered | What was asked of the residents of engines, and the answer; at most 4,096.
+asked[].engine | int | - | - | Which engine, from 0.
+asked[].at | number | s, router | of seats | The moment that was asked for.
+asked[].interval_s | number | s | of seats | Seconds a token until then.
+asked[].requests | int | - | when not 0 | Seats that are taken then.
+asked[].tokens | int | tokens | when not 0 | KV that is held then.
+asked[].slack | object | - | of a prefill to lend | How long residents can bear one.
+asked[].slack.s | number | s | - | Seconds.
+asked[].slack.endless | bool | - | when nobody is there | -
+asked_cut | bool | - | when more was asked | It cannot be made again.
+first | bool | - | of a placement | Whether it was judged by the promise, as first attempts are.
+request | object | - | of a placement | What it asked for: rid, arrived, input, expected, unsplit, tokens that each engine is believed to hold, engines to avoid.
+state | object | - | of the controller | All that the controller remembered.
 `

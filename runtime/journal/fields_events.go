@@ -9,6 +9,7 @@ by | string | - | - | reactive, decode_floor or floor_recovery.
 reason | string | - | - | One sentence.
 result | string | - | - | applied, held, blocked or advisory.
 applied | bool | - | - | -
+inputs | object | - | in a journal | What it was made from: the fleet and the controller's state, so that it can be made again.
 current_prefill | int | engines | - | Split before it.
 current_decode | int | engines | - | -
 prefill_work | number or null | engines | - | Demand of the short horizon.

@@ -51,6 +51,9 @@ func kindOf(t reflect.Type) (kind string, inner reflect.Type) {
 	case reflect.Struct:
 		return "object", t
 	case reflect.Slice:
+		if _, members := kindOf(t.Elem()); members == nil {
+			return "list", nil
+		}
 		return "list", t.Elem()
 	case reflect.Map:
 		return "object", nil

@@ -16,6 +16,7 @@ import (
 	"encoding/json"
 
 	"github.com/narwhal-fleet/narwhal/runtime/model"
+	"github.com/narwhal-fleet/narwhal/runtime/profile"
 )
 
 // Schema and Version name the journal's rows.
@@ -54,6 +55,8 @@ type Meta struct {
 	Admission       Admission `json:"admission"`
 	// Params are what decisions were judged by, so that rows replay.
 	Params model.Params `json:"params"`
+	// Curves are the measured curves by engine.
+	Curves map[string]profile.Curve `json:"curves,omitempty"`
 	// AtUnix is the wall time of this line.
 	AtUnix float64 `json:"at_unix,omitempty"`
 	// Part counts the files of one process from 2; absent in the first.
@@ -182,8 +185,10 @@ type Row struct {
 	SLOMet bool `json:"slo_met"`
 	// TraceID names the request's trace; absent without one.
 	TraceID string `json:"trace_id,omitempty"`
-	// Decision is the last placement with all its candidates.
+	// Decision is the last placement with all its candidates and what it was made from.
 	Decision json.RawMessage `json:"decision,omitempty"`
+	// Earlier are the placements of attempts before.
+	Earlier []json.RawMessage `json:"earlier_decisions,omitempty"`
 }
 
 // Event is a line about the fleet. Fields are flattened beside event and at. At and AtUnix

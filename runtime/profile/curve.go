@@ -6,20 +6,27 @@ import "math"
 type Curve struct {
 	// Prefill of n tokens takes A·n² + B·n + C seconds, plus Split when n is longer
 	// than BlockTokens and no multiple of it.
-	A, B, C     float64
-	BlockTokens int
-	Split       float64
+	A           float64 `json:"a,omitempty"`
+	B           float64 `json:"b,omitempty"`
+	C           float64 `json:"c,omitempty"`
+	BlockTokens int     `json:"block_tokens,omitempty"`
+	Split       float64 `json:"split,omitempty"`
 	// PrefillMin is the shortest measured prompt; shorter ones cost as much. 0 = none.
-	PrefillMin, PrefillMax int
+	PrefillMin int `json:"prefill_min,omitempty"`
+	PrefillMax int `json:"prefill_max,omitempty"`
 
 	// A decode batch of r requests that hold k tokens yields a token each every
 	// Slope·k + RequestSlope·r + Intercept seconds.
-	Slope, RequestSlope, Intercept float64
+	Slope        float64 `json:"slope,omitempty"`
+	RequestSlope float64 `json:"request_slope,omitempty"`
+	Intercept    float64 `json:"intercept,omitempty"`
 	// The measured box of decode batches.
-	MinRequests, MaxRequests int
-	MinKVTokens, MaxKVTokens int
+	MinRequests int `json:"min_requests,omitempty"`
+	MaxRequests int `json:"max_requests,omitempty"`
+	MinKVTokens int `json:"min_kv_tokens,omitempty"`
+	MaxKVTokens int `json:"max_kv_tokens,omitempty"`
 	// KVCapacity is how many tokens the cache holds; 0 = unknown.
-	KVCapacity int
+	KVCapacity int `json:"kv_capacity,omitempty"`
 }
 
 // Measured reports whether c holds a measurement.

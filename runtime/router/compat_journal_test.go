@@ -80,7 +80,7 @@ func TestEventsHaveTheReferencesFields(t *testing.T) {
 		o.lifecycleEvent(p, "validation_failed")
 		p.fault = ""
 		for _, by := range []string{control.ByFloorRecovery, control.ByDecodeFloor} {
-			o.record(control.Decision{At: o.now(), By: by, Result: control.Applied, Applied: true})
+			o.record(control.Decision{At: o.now(), By: by, Result: control.Applied, Applied: true}, nil)
 		}
 		o.move(control.Move{Engine: "d1", To: model.Decode, By: control.ByDecodeFloor}, o.now())
 	})

@@ -101,8 +101,8 @@ func drains(b *testbed) {
 	b.inject("d0", simulated.Injection{Kind: "terminate", ForS: 5})
 }
 
-// replay gives an earlier handoff out again.
-func replay(earlier map[string]json.RawMessage) tamper {
+// sendAgain gives an earlier handoff out again.
+func sendAgain(earlier map[string]json.RawMessage) tamper {
 	return func(h map[string]json.RawMessage) {
 		for k, v := range earlier {
 			h[k] = v

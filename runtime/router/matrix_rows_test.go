@@ -98,7 +98,7 @@ var matrix = []matrixRow{
 		sees: "200", terminal: "completed", failures: decodeAgain, strikes: "d0 stream", pinned: "p0"},
 	{event: "unknown engine id or unreachable side channel", how: "p0's side channel gives no handshake", inject: []shot{in("p0", "side-dead")}, each: shortHandshake,
 		sees: "200", terminal: "completed", failures: decodeAgain, strikes: "d0 stream", pinned: "p0"},
-	{event: "handoff used twice", how: "p0 returns the handoff of an earlier prompt of equal length", warm: true, tamper: replay, tune: watchful,
+	{event: "handoff used twice", how: "p0 returns the handoff of an earlier prompt of equal length", warm: true, tamper: sendAgain, tune: watchful,
 		sees: "200", terminal: "completed", failures: notUsed, strikes: "p0 kv_handoff", pinned: "p0"},
 	{event: "handoff after expiry", how: "p0's leases end between the legs", legs: betweenLegs("p0", "expire"), tune: watchful,
 		sees: "200", terminal: "completed", alarm: "p0 notification_after_expiry"},

@@ -7,6 +7,7 @@ import (
 
 	"github.com/narwhal-fleet/narwhal/runtime/control"
 	"github.com/narwhal-fleet/narwhal/runtime/model"
+	"github.com/narwhal-fleet/narwhal/runtime/replay"
 )
 
 // monitor ticks the owner every interval and probes engines beside it until ctx ends. A
@@ -76,14 +77,22 @@ func (o *owner) rollover(now float64) {
 }
 
 func (o *owner) control(now float64) {
+	snap, was := o.snapshot(now), o.ctl
+	if o.journal != nil {
+		o.notes.Watch(&snap)
+	}
 	var actions []control.Action
-	o.ctl, actions = control.Step(o.ctl, control.Tick{Snapshot: o.snapshot(now)})
+	o.ctl, actions = control.Step(was, control.Tick{Snapshot: snap})
+	var from *replay.Evaluation
+	if o.journal != nil && len(actions) > 0 {
+		from = &replay.Evaluation{Fleet: o.notes.Fleet(&snap), State: was}
+	}
 	for _, a := range actions {
 		switch a := a.(type) {
 		case control.Move:
 			o.move(a, now)
 		case control.Record:
-			o.record(a.Decision)
+			o.record(a.Decision, from)
 		}
 	}
 }
@@ -128,7 +137,8 @@ func (n *node) closeDrains(now float64) {
 	n.drains = nil
 }
 
-func (o *owner) record(d control.Decision) {
+// record keeps a decision of the controller; from is what the journal tells of its inputs.
+func (o *owner) record(d control.Decision, from *replay.Evaluation) {
 	o.last = &d
 	o.noteDecision(d.At)
 	o.decisions[d.By+":"+d.Result]++
@@ -144,7 +154,11 @@ func (o *owner) record(d control.Decision) {
 		}
 	}
 	if o.journal != nil {
-		o.event("controller_decision", d.At, o.decisionFields(d))
+		fields := o.decisionFields(d)
+		if from != nil {
+			fields["inputs"] = from
+		}
+		o.event("controller_decision", d.At, fields)
 	}
 }
 

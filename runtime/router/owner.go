@@ -12,6 +12,7 @@ import (
 	"github.com/narwhal-fleet/narwhal/runtime/journal"
 	"github.com/narwhal-fleet/narwhal/runtime/model"
 	"github.com/narwhal-fleet/narwhal/runtime/profile"
+	"github.com/narwhal-fleet/narwhal/runtime/replay"
 	"github.com/narwhal-fleet/narwhal/runtime/router/lease"
 	"github.com/narwhal-fleet/narwhal/runtime/router/tenant"
 	"github.com/narwhal-fleet/narwhal/runtime/sched"
@@ -32,6 +33,7 @@ type owner struct {
 	views      []model.EngineView // of the last snapshot
 	scratch    sched.Scratch
 	cold       sched.Scratch // of decisions that are only told
+	notes      replay.Notes  // of what a decision asks, for the journal
 	cached     []int         // of the last request, by engine
 	ctl        control.State
 	n          counters
@@ -252,13 +254,20 @@ func (o *owner) context() int {
 }
 
 // place decides and, when placed, reserves both engines in the same step.
-func (o *owner) place(r model.Request, first bool, now float64) (sched.Decision, *claim) {
+func (o *owner) place(r model.Request, first bool, now float64) (replay.Decision, *claim) {
 	snap := o.snapshot(now)
-	var d sched.Decision
+	if o.journal != nil {
+		o.notes.Watch(&snap)
+	}
+	var d replay.Decision
 	if first {
-		d = sched.Admit(&snap, &r, now, &o.scratch)
+		d.Decision = sched.Admit(&snap, &r, now, &o.scratch)
 	} else {
-		d = sched.Place(&snap, &r, now, &o.scratch)
+		d.Decision = sched.Place(&snap, &r, now, &o.scratch)
+	}
+	if o.journal != nil {
+		d.Inputs = &replay.Placement{Fleet: o.notes.Fleet(&snap), First: first, Request: r}
+		d.Inputs.Request.Cached = slices.Clone(r.Cached)
 	}
 	if !d.Placed {
 		return d, nil
@@ -266,7 +275,7 @@ func (o *owner) place(r model.Request, first bool, now float64) (sched.Decision,
 	if d.OverBudget {
 		o.n.unserved++
 	}
-	rested := o.rested(&d, &snap, r, now, first)
+	rested := o.rested(&d.Decision, &snap, r, now, first)
 	l := &claim{p: o.node(d.Prefill), d: o.node(d.Decode), own: d.Own, input: r.Input, expected: max(1, r.Expected), arrived: r.Arrived, at: now, queue: d.Parts.Queue}
 	l.cached, l.cachedD, l.told, l.rested = d.Cached, d.CachedDecode, -1, rested
 	l.lifeP, l.lifeD = l.p.cacheLife, l.d.cacheLife

@@ -18,6 +18,7 @@ import (
 	"github.com/narwhal-fleet/narwhal/runtime/engine"
 	"github.com/narwhal-fleet/narwhal/runtime/journal"
 	"github.com/narwhal-fleet/narwhal/runtime/model"
+	"github.com/narwhal-fleet/narwhal/runtime/replay"
 	"github.com/narwhal-fleet/narwhal/runtime/router/tenant"
 	"github.com/narwhal-fleet/narwhal/runtime/sched"
 )
@@ -436,7 +437,7 @@ func (q *request) place(attempt int, unsplit bool) (*claim, *failure) {
 	}
 	o := q.r.own
 	shared := q.shared()
-	var d sched.Decision
+	var d replay.Decision
 	var f *failure
 	if !o.do(func() {
 		if f = q.enter(o); f != nil {
@@ -449,7 +450,7 @@ func (q *request) place(attempt int, unsplit bool) (*claim, *failure) {
 			d, q.claim = o.place(r, false, o.now())
 		}
 		if o.journal != nil {
-			d = d.Keep()
+			d.Decision = d.Keep()
 		}
 		if q.claim != nil {
 			q.claim.prompt = shared
@@ -468,16 +469,19 @@ func (q *request) place(attempt int, unsplit bool) (*claim, *failure) {
 		return nil, f
 	}
 	if o.journal != nil {
+		if len(q.row.Decision) > 0 {
+			q.row.Earlier = append(q.row.Earlier, q.row.Decision)
+		}
 		q.row.Decision, _ = json.Marshal(d)
 	}
-	q.priced(attempt, d)
+	q.priced(attempt, d.Decision)
 	q.row.CachePlacement = nil
 	if l := q.claim; l != nil {
 		q.row.CachePlacement = l.rested
 		q.row.Prefill, q.row.Decode, q.row.Crossed = ptr(d.Prefill), ptr(d.Decode), d.Split()
 		return l, nil
 	}
-	return nil, refusal(d, attempt, q.r.set.params.Budget())
+	return nil, refusal(d.Decision, attempt, q.r.set.params.Budget())
 }
 
 // refusal words a decision that placed nobody.

@@ -17,6 +17,7 @@ import (
 	"github.com/narwhal-fleet/narwhal/runtime/engine"
 	"github.com/narwhal-fleet/narwhal/runtime/journal"
 	"github.com/narwhal-fleet/narwhal/runtime/prefix"
+	"github.com/narwhal-fleet/narwhal/runtime/profile"
 	"github.com/narwhal-fleet/narwhal/runtime/router/lease"
 )
 
@@ -145,11 +146,20 @@ func (r *Router) open() (net.Listener, error) {
 		return nil, err
 	}
 	r.own.journal, err = hold.Start(r.own.run, journal.Meta{Package: "narwhal", Release: r.set.Release, TokenAccounting: journal.AccountUsage,
-		Admission: journal.Admission{Mode: r.mode(), Margin: r.set.Fleet.Serving.AdmissionMargin}, Params: r.set.params}, r.journalOptions())
+		Admission: journal.Admission{Mode: r.mode(), Margin: r.set.Fleet.Serving.AdmissionMargin}, Params: r.set.params, Curves: r.curves()}, r.journalOptions())
 	if err != nil {
 		return nil, errors.Join(err, l.Close())
 	}
 	return l, nil
+}
+
+// curves are what the engines were measured to do. They do not change while the router runs.
+func (r *Router) curves() map[string]profile.Curve {
+	out := make(map[string]profile.Curve, len(r.own.nodes))
+	for _, n := range r.own.nodes {
+		out[n.id] = n.curve
+	}
+	return out
 }
 
 func (r *Router) mode() string {

@@ -10,28 +10,24 @@ func (w *world) arrive(j *job) {
 		w.refuse(j)
 		return
 	}
-	w.mind.arrived(w.now, j.input, j.output)
+	w.mind.arrived(w.now, j.input, j.wanted)
 	if j.input+j.output > w.c.Model.KVTokens {
 		w.refuse(j)
 		return
 	}
 	j.unsplit = w.shape == Aggregated
-	w.request = model.Request{ID: j.id, Arrived: j.at, Input: j.input, Expected: w.mind.expect(j.output), Unsplit: j.unsplit}
+	w.request = model.Request{ID: j.id, Arrived: j.at, Input: j.input, Expected: w.mind.expect(j.wanted), Unsplit: j.unsplit, Cached: w.believed(j)}
+	j.expected = w.request.Expected
+	if w.c.Trouble.Lengths != Exactly {
+		j.told = j.expected
+	}
 	w.look()
 	at := w.mind.place(&w.fleet, &w.request)
 	if at.p == nil {
 		w.refuse(j)
 		return
 	}
-	j.p, j.d, j.own, j.queue, j.placed = at.p, at.d, at.own, at.queue, w.now
-	w.touch(j.p)
-	if j.d != j.p {
-		w.touch(j.d)
-	}
-	reserve(j, w.now)
-	j.p.addPrefill(j)
-	j.p.stir(w.now)
-	w.agenda.fix(j.p)
+	w.assign(j, at)
 }
 
 func (w *world) refuse(j *job) {

@@ -18,10 +18,15 @@ type claim struct {
 	prefill, work float64 // engine seconds of each
 }
 
-// claim returns a job's claim; false when it misses even alone.
-func (c *Config) claim(a Arrival) (claim, bool) {
+// claim returns the claim of arrival i; false when it misses even alone.
+func (c *Config) claim(i int) (claim, bool) {
+	a := c.Arrivals[i]
 	m, n, k := &c.Model, a.Input, max(1, a.Output)
 	own, alone := m.prefill(n, c.Slow), m.step(1, n, c.Slow)
+	if h := c.head(i); c.PrefixTokens > 0 && h.Family != 0 { // as if an engine always had it
+		curve := m.curve()
+		own = c.Slow * curve.Warm(n, h.Tokens)
+	}
 	rest := alone
 	if !c.together {
 		rest += m.transfer(n)
@@ -47,11 +52,11 @@ func (c *Config) claim(a Arrival) (claim, bool) {
 func (c *Config) hindsight() int {
 	var claims []claim
 	last := 0.0
-	for _, a := range c.Arrivals {
+	for i, a := range c.Arrivals {
 		if !c.scores(a) {
 			continue
 		}
-		if x, ok := c.claim(a); ok {
+		if x, ok := c.claim(i); ok {
 			claims = append(claims, x)
 			last = math.Max(last, x.by)
 		}

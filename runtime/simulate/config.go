@@ -28,13 +28,16 @@ type Unlike struct {
 	Engine int     // its number, from 0
 	Slow   float64 // times slower than the others; 0 = 1
 	Dies   float64 // when it ends with all that it holds, in seconds; 0 = it does not
+	Back   float64 // when it is there again, empty; 0 = never
 }
 
 // Config is one simulation. Run does not write into it.
 type Config struct {
 	Workload string
 	Arrivals []Arrival // rising in time
-	Score    string    // the class that is scored; "" = all
+	// Heads say what prompts share with others, by arrival; none = nothing.
+	Heads    []Head
+	Score    string // the class that is scored; "" = all
 	Model    Model
 	Slow     float64  // times that engines are slower than their profile; 0 = 1
 	Policies []string // PolicyNames and "static:3P5D"; none = default
@@ -44,9 +47,12 @@ type Config struct {
 	Compare    bool    // every static split becomes an arm
 	Timeline   bool    // arms carry what happened when
 	Unlike     []Unlike
-	Seed       uint64 // of the requests' names, which break ties
-	Params     model.Params
-	Control    control.Params
+	Trouble    Trouble
+	// PrefixTokens is how many tokens of prompts that begin alike each engine keeps; 0 = none.
+	PrefixTokens int
+	Seed         uint64 // of the requests' names, which break ties
+	Params       model.Params
+	Control      control.Params
 	Correction
 	Interval float64 // between ticks, seconds
 
@@ -79,7 +85,7 @@ const maxSpan = 31 * 24 * 3600
 
 // check refuses a configuration that cannot be simulated; all reasons are joined.
 func (c Config) check() error {
-	errs := []error{c.Model.check()}
+	errs := []error{c.Model.check(), c.Trouble.check()}
 	bad := func(wrong bool, format string, args ...any) {
 		if wrong {
 			errs = append(errs, fmt.Errorf("check simulation: "+format, args...))
@@ -92,7 +98,10 @@ func (c Config) check() error {
 	for _, u := range c.Unlike {
 		bad(u.Engine < 0 || u.Engine >= c.Model.Engines, "engine %d is not in a fleet of %d", u.Engine, c.Model.Engines)
 		bad(u.Slow != 0 && !(u.Slow >= 1 && u.Slow < maxSpan) || !(u.Dies >= 0), "engine %d: it may be slower than the others and die, want slow of at least 1 and a moment of at least 0", u.Engine)
+		bad(u.Back != 0 && !(u.Dies > 0 && u.Back > u.Dies && u.Back < maxSpan), "engine %d: it comes back at %v s, want after it died", u.Engine, u.Back)
 	}
+	bad(c.PrefixTokens < 0, "the prefix cache is below 0 tokens")
+	bad(len(c.Heads) > len(c.Arrivals), "there are more heads than arrivals")
 	bad(!(c.Interval > 0), "the interval must be above 0 seconds")
 	bad(c.Control.MinPrefill < 1 || c.Control.MinDecode < 1 || c.Control.MinPrefill > c.Model.PrefillAtStart ||
 		c.Control.MinDecode > c.Model.Engines-c.Model.PrefillAtStart, "the start split is below the floors")

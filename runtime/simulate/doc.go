@@ -5,10 +5,11 @@
 // byte for byte, and every arm sees the same arrivals. After each event the state is
 // checked: each request is in one place, counts add up, batches keep the engine's limits
 // and roles their floors; what does not hold ends the run with an error. It refuses to
-// look at a clock, to model retries, noise, prompt caching or telemetry that is late, and
-// policies that it does not have. Clients ask for exactly as many tokens as they get, so the
-// scheduler knows the length of each answer. A client never gives up. An engine may be slow,
-// or die with all that it holds.
+// look at a clock, to model noise, and policies that it does not have. Unless Trouble says
+// otherwise, clients ask for exactly as many tokens as they get, so that the scheduler knows
+// the length of each answer, engines are seen as they are, and nobody tries again. A client
+// never gives up. Prompts that begin alike are computed once where an engine keeps their head
+// (PrefixTokens); what it keeps the router believes by its own index. An engine may be slow, or die with all that it holds and come back.
 //
 // # Policies and topologies
 //

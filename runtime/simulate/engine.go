@@ -4,6 +4,7 @@ import (
 	"math"
 
 	"github.com/narwhal-fleet/narwhal/runtime/model"
+	"github.com/narwhal-fleet/narwhal/runtime/prefix"
 )
 
 // place says where a request is.
@@ -24,7 +25,16 @@ type job struct {
 	at            float64 // arrival
 	input, output int
 	class         int
-	seq           int  // order of arrival
+	seq           int // order of arrival
+	wanted        int // the client's limit of the answer; 0 = none
+	expected      int // tokens that the router expected when it was admitted
+	told          int // tokens that the router reckons with
+	tries         int // placements that were lost with an engine
+	done          int // tokens of the prompt that are prefilled
+	head          Head
+	begun         bool // its prefill
+	cached        int  // tokens of the prompt that the engine was believed to have
+	hit           int  // and that it had
 	unsplit       bool // its KV need not travel
 
 	place       place
@@ -50,6 +60,8 @@ type engine struct {
 	join     fifo // in order of dispatch
 	batch    []*job
 	fresh    []*job // joined at the last boundary
+	chunk    int    // most tokens of a prompt at once, beside a decode step; 0 = prompts are prefilled whole, and first
+	piece    int    // tokens of the first prompt in work
 	held     int    // Σ(input + output) of the batch
 	tokens   int    // Σ tokens that the batch held when the stretch began
 	steps    int    // decode steps that had ended when the stretch began
@@ -66,6 +78,11 @@ type engine struct {
 	busyFor  float64    // seconds of work that has ended
 	busyFrom float64    // when the work without a pause began; set while works
 	works    bool
+	cache    *cache       // of prompts that begin alike; nil = none
+	belief   prefix.Index // what the router takes it to hold of them
+	guesses  bool         // lengths of answers are not known
+	returned bool         // it was dead
+	window   *window      // what the router sees of it; nil = all
 
 	firsts, left []*job // of the last event
 }
@@ -82,7 +99,7 @@ func (e *engine) addDecode(j *job, now float64) {
 	}
 	e.join.push(j)
 	e.joinIn += j.input
-	e.joinOut += j.output
+	e.joinOut += j.told
 }
 
 // stir plans anew after something was added.
@@ -116,8 +133,9 @@ func (e *engine) worked(now float64) float64 {
 }
 
 func (e *engine) start(now float64) {
-	if j := e.prefills.head(); j != nil {
-		e.busy, e.next = prefilling, now+e.model.prefill(j.input, e.slow)
+	if j := e.prefills.head(); j != nil && e.chunk == 0 {
+		e.lookUp(j)
+		e.busy, e.next = prefilling, now+e.warm(j)
 		return
 	}
 	for j := e.join.head(); j != nil && j.ready <= now && e.fits(j); j = e.join.head() {
@@ -126,10 +144,14 @@ func (e *engine) start(now float64) {
 		e.enter(j)
 		e.fresh = append(e.fresh, j)
 		e.joinIn -= j.input
-		e.joinOut -= j.output
+		e.joinOut -= j.told
 		e.leaves += j.leaves
 		e.held += j.input + j.output
 		e.tokens += j.input
+	}
+	if e.prefills.len() > 0 {
+		e.mix(now)
+		return
 	}
 	if len(e.batch) > 0 {
 		r := float64(len(e.batch))
@@ -146,6 +168,9 @@ func (e *engine) start(now float64) {
 
 // plan finds the next boundary of a running batch at which anything changes.
 func (e *engine) plan(now float64) {
+	if e.piece != 0 {
+		return // one step, whatever comes
+	}
 	e.count = e.batch[0].leaves - e.steps
 	if len(e.fresh) > 0 {
 		e.count = 1
@@ -169,9 +194,11 @@ func (e *engine) fire() (ended *job, firsts, left []*job) {
 	e.busy, e.firsts, e.left = ahead, e.firsts[:0], e.left[:0]
 	switch was {
 	case prefilling:
-		ended = e.prefills.pop()
-		ended.prefilled = now
+		ended = e.prefilled(now)
 	case running:
+		if e.piece != 0 {
+			ended = e.prefilled(now)
+		}
 		r := len(e.batch)
 		e.steps += e.count
 		e.tokens += e.count * r

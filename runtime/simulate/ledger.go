@@ -46,7 +46,7 @@ func (e *engine) look(now float64) {
 	v.PrefillRequests = e.waiting
 	v.DecodeRequests = len(e.pending) + e.live
 	v.DecodeTokens = e.pendIn + e.joinIn + e.tokens + (s-e.steps)*r
-	v.DecodeRemaining = e.pendOut + e.joinOut + e.leaves - s*r
+	v.DecodeRemaining = e.pendOut + e.joinOut + e.remaining(s)
 }
 
 // Occupied implements model.Later.
@@ -57,14 +57,13 @@ func (e *engine) Occupied(now, at, interval float64) (requests, tokens int) {
 	}
 	s := e.stepsBy(now)
 	for _, j := range e.batch {
-		left := j.leaves - s
-		add(model.Resident{Tokens: j.input + j.output - left, Remaining: left})
+		add(model.Resident{Tokens: j.input + j.output - (j.leaves - s), Remaining: e.due(j, s)})
 	}
 	for _, j := range e.join.all() {
-		add(model.Resident{Tokens: j.input, Remaining: j.output})
+		add(model.Resident{Tokens: j.input, Remaining: j.told})
 	}
 	for _, j := range e.pending {
-		add(model.Resident{Ready: j.placed + j.queue + j.own, Tokens: j.input, Remaining: j.output})
+		add(model.Resident{Ready: j.placed + j.queue + j.own, Tokens: j.input, Remaining: j.told})
 	}
 	return requests, tokens
 }
@@ -104,7 +103,7 @@ func prefillEnded(j *job, now float64) {
 	p.prefillFree, p.whole = now+left, left
 	p.waitIn -= j.input
 	if p.live == 0 && !p.plain { // beside residents it is not the curve that is compared
-		p.prefillWork = p.prefillWork.Add(now-max(j.placed, p.lastEnd), p.v.Curve.Prefill(j.input), p.memory, p.v.PrefillCorrection)
+		p.prefillWork = p.prefillWork.Add(now-max(j.placed, p.lastEnd), p.v.Curve.Warm(j.input, j.hit), p.memory, p.v.PrefillCorrection)
 		p.v.PrefillCorrection = p.prefillWork.Value(p.learn.Min, p.learn.Max)
 	}
 	p.lastEnd = now
@@ -120,7 +119,7 @@ func prefillEnded(j *job, now float64) {
 func (l *ledger) await(j *job) {
 	l.pending = append(l.pending, j)
 	l.pendIn += j.input
-	l.pendOut += j.output
+	l.pendOut += j.told
 }
 
 func (l *ledger) forget(j *job) {
@@ -130,7 +129,7 @@ func (l *ledger) forget(j *job) {
 		l.pending = l.pending[:last]
 	}
 	l.pendIn -= j.input
-	l.pendOut -= j.output
+	l.pendOut -= j.told
 }
 
 // observe keeps the 80th percentile of the last 64 ratios as the engine's risk.
@@ -180,7 +179,7 @@ func (e *engine) Slack(now float64, p *model.Params) float64 {
 		if j.first == 0 {
 			s.Waiting(j.at, now)
 		} else {
-			s.Decoding(j.first, j.output, j.leaves-steps)
+			s.Decoding(j.first, j.told, e.due(j, steps))
 		}
 	}
 	for _, j := range e.join.all() {

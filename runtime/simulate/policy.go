@@ -16,9 +16,9 @@ import (
 // what it was told before, and changes neither; equal calls in equal order have equal answers.
 type chooser interface {
 	// arrived, ended and expect keep the books of demand.
-	arrived(at float64, input, output int)
-	ended(input, output int)
-	expect(output int) int
+	arrived(at float64, input, wanted int)
+	ended(input, wanted, output int)
+	expect(wanted int) int
 	// place gives a request its engines, or none to refuse it.
 	place(f *fleet, r *model.Request) placement
 	// tick is asked once an interval for the roles to change.
@@ -70,6 +70,7 @@ type kind struct {
 	lends   bool // decode engines lend time to prefills
 	still   bool // it never moves a role
 	mixes   bool // it can serve both phases on one engine
+	chunk   int  // its engines prefill in chunks of so many tokens, beside decoding; 0 = whole prompts, first
 	build   func(c *Config, b book) chooser
 }
 
@@ -81,7 +82,7 @@ var kinds = map[string]kind{
 	"queue-depth":   {still: true, mixes: true, build: newShortest},
 	"utilisation":   {learns: true, bounded: true, build: newUtilisation},
 	"planner":       {learns: true, bounded: true, build: newPlanner},
-	"arrow":         {build: newArrow},
+	"arrow":         {chunk: arrowChunk, build: newArrow},
 }
 
 // PolicyNames are the names of all policies but the static splits, the router's own first.
@@ -195,15 +196,15 @@ func arms(policies, topologies []string, engines int) (out []policy, err error) 
 // book is what every policy knows of demand.
 type book struct{ ctl control.State }
 
-func (b *book) arrived(at float64, input, output int) {
-	b.ctl, _ = control.Step(b.ctl, control.Arrival{At: at, Input: input, Wanted: output})
+func (b *book) arrived(at float64, input, wanted int) {
+	b.ctl, _ = control.Step(b.ctl, control.Arrival{At: at, Input: input, Wanted: wanted})
 }
 
-func (b *book) ended(input, output int) {
-	b.ctl, _ = control.Step(b.ctl, control.Outcome{Input: input, Wanted: output, Output: output})
+func (b *book) ended(input, wanted, output int) {
+	b.ctl, _ = control.Step(b.ctl, control.Outcome{Input: input, Wanted: wanted, Output: output})
 }
 
-func (b *book) expect(output int) int { return b.ctl.Expect(output) }
+func (b *book) expect(wanted int) int { return b.ctl.Expect(wanted) }
 
 // tick asks the controller.
 func (b *book) tick(f *fleet) (moves []control.Move) {

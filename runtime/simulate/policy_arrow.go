@@ -7,21 +7,35 @@ import (
 	"github.com/narwhal-fleet/narwhal/runtime/model"
 )
 
-// arrow follows Arrow (arXiv:2505.11916) as far as its algorithms are on record.
+// arrow follows Arrow (arXiv:2505.11916) as far as it is on record. The paper's text was not at
+// hand; what stands here is what others say of it, and is marked as assumed where they are silent.
 //
-// Algorithm 1 places by pairs of costs in lexical order: first the other phase's work on the
-// engine, then its own; an engine within the promise goes before one that is not. Nobody is
-// refused. The place to decode is settled when the prefill has ended. Algorithm 2 looks once an
-// interval: when the load of one role is at its promise and that of the other below half of it,
-// one engine changes, an engine that still has work of the other phase first, then the one with
-// least work; between two moves to decode lies a cooldown.
+// On record, by its abstract: instances without a state of their own serve either phase, and how
+// many serve which follows from metrics of the cluster as it runs. On record, by the reference,
+// which names its placement after section 5.3 of the paper and numbers its parts:
 //
-// Missing: the published pseudo-code itself, and Algorithm 3 with the engine's own queue (its
-// chunked prefill and migration queue); the engine model's order stands in for it.
+//   - Algorithm 1 places by pairs of costs in lexical order: first the other phase's work on the
+//     engine, then its own; an engine within the promise goes before one that is not. Nobody is
+//     refused.
+//   - Algorithm 2 watches and moves: when the load of one role is at its promise and that of the
+//     other below half of it, one engine changes, an engine that still has work of the other phase
+//     first, then the one with least work; between two moves to decode lies a cooldown.
+//   - Algorithm 3 is the engine's own order: decoding goes on while prompts are prefilled in
+//     chunks beside it, and KV that is to come is fetched in order of arrival once there is room.
+//
+// Assumed: loads are looked at once an interval and their thresholds are the router's; the
+// place to decode is settled when the prefill has ended; a chunk is arrowChunk tokens; a step
+// with a chunk takes the sum of both; chunks are of one prompt at a time. The authors' serving
+// system (xllm-service, its SLO policy) instead moves at placement: a prefill engine when no
+// decode engine would keep the pace, a decode engine when it has nothing left. That is another
+// rule than the one above, and is not built.
 type arrow struct {
 	book
 	lastToDecode float64
 }
+
+// arrowChunk is how many tokens of a prompt an engine prefills beside a decode step.
+const arrowChunk = 2048
 
 func newArrow(_ *Config, b book) chooser {
 	return &arrow{book: b, lastToDecode: math.Inf(-1)}

@@ -95,15 +95,15 @@ func (a *reactive) start(f *fleet, seats int, ready, step float64) (at float64, 
 	for _, e := range f.engines {
 		steps := e.stepsBy(f.now)
 		for _, j := range e.batch {
-			note(until(f.now, j.leaves-steps), j.input+j.output)
+			note(until(f.now, e.due(j, steps)), j.input+j.told)
 		}
 		for _, j := range e.join.all() {
-			a.holds = append(a.holds, hold{f.now, j.output, j.input + j.output})
+			a.holds = append(a.holds, hold{f.now, j.told, j.input + j.told})
 		}
 		end := f.now
 		for _, j := range e.prefills.all() {
 			end += j.own
-			a.holds = append(a.holds, hold{end, j.output, j.input + j.output})
+			a.holds = append(a.holds, hold{end, j.told, j.input + j.told})
 		}
 	}
 	if len(a.slots)+len(a.holds) < seats { // there is a seat for everybody
@@ -176,12 +176,12 @@ func paced(f *fleet, r *model.Request, start, step float64) bool {
 		hopeless = hopeless && float64(r.Input) > mostTokens(e.v, tpot, 1)
 		requests, tokens, steps := 0, 0, e.stepsBy(f.now)
 		for _, j := range e.batch {
-			if left := j.leaves - steps; f.now+float64(float64(left)*step) > start {
-				requests, tokens = requests+1, tokens+j.input+j.output-left
+			if f.now+float64(float64(e.due(j, steps))*step) > start {
+				requests, tokens = requests+1, tokens+j.input+j.output-(j.leaves-steps)
 			}
 		}
 		for _, j := range e.join.all() {
-			if f.now+float64(float64(j.output)*step) > start {
+			if f.now+float64(float64(j.told)*step) > start {
 				requests, tokens = requests+1, tokens+j.input
 			}
 		}

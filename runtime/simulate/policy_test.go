@@ -30,7 +30,7 @@ func (w *world) offer(input, output int) (p, d int) {
 	if at.p == nil {
 		return -1, -1
 	}
-	j := &job{id: "r", at: w.now, input: input, output: output, p: at.p, d: at.d, own: at.own, queue: at.queue, placed: w.now}
+	j := &job{id: "r", at: w.now, input: input, output: output, told: output, p: at.p, d: at.d, own: at.own, queue: at.queue, placed: w.now}
 	reserve(j, w.now)
 	at.p.addPrefill(j)
 	return at.p.index, at.d.index
@@ -110,7 +110,7 @@ func TestReactiveWaitsForSeats(t *testing.T) {
 	w := bed(t, "reactive-fifo")
 	for i, e := range w.engines[2:] {
 		for k := range 10 {
-			e.batch = append(e.batch, &job{input: 10, output: 100, leaves: 20 + 10*k + i, d: e})
+			e.batch = append(e.batch, &job{input: 10, output: 100, told: 100, leaves: 20 + 10*k + i, d: e})
 		}
 	}
 	r := w.mind.(*reactive)
@@ -121,7 +121,7 @@ func TestReactiveWaitsForSeats(t *testing.T) {
 	if at, _ = r.start(&w.fleet, 20, 0.1, 0.01); math.Abs(at-0.2) > 1e-9 {
 		t.Errorf("starts at %v, want 0.2", at)
 	}
-	w.engines[2].join.push(&job{input: 10, output: 500})
+	w.engines[2].join.push(&job{input: 10, output: 500, told: 500})
 	if at, _ = r.start(&w.fleet, 20, 0.1, 0.01); math.Abs(at-0.21) > 1e-9 {
 		t.Errorf("starts at %v behind one that waits, want 0.21", at)
 	}

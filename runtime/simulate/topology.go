@@ -75,36 +75,31 @@ func (w *world) relaunch() {
 	}
 }
 
-// fail ends the engines whose time has come, with what is on them. Nobody tries again.
-func (w *world) fail() {
-	for _, u := range w.c.Unlike {
-		if e := w.engines[u.Engine]; u.Dies > 0 && w.now >= u.Dies && !e.dead {
-			w.kill(e)
-		}
-	}
-}
-
+// kill ends an engine. What is on it strays until the end of the tick.
 func (w *world) kill(e *engine) {
 	e.settle(w.now)
 	for _, j := range e.prefills.all() {
 		j.d.settle(w.now)
 		j.d.forget(j)
-		w.lose(j)
 	}
-	for _, j := range e.join.all() {
-		w.lose(j)
-	}
-	for _, j := range e.batch {
-		w.lose(j)
+	for _, jobs := range [][]*job{e.prefills.all(), e.join.all(), e.batch} {
+		w.strays = append(w.strays, jobs...)
 	}
 	if e.to != "" {
 		w.away--
 	}
 	e.prefills, e.join, e.batch, e.fresh = fifo{}, fifo{}, nil, nil
 	e.held, e.tokens, e.leaves, e.joinIn, e.joinOut, e.waiting, e.live = 0, 0, 0, 0, 0, 0, 0
-	e.whole, e.waitIn, e.behind, e.prefillFree = 0, 0, 0, 0
+	e.piece, e.whole, e.waitIn, e.behind, e.prefillFree = 0, 0, 0, 0, 0
 	e.made, e.busy, e.next = e.settled, ahead, math.Inf(1)
 	e.dead, e.v.Live, e.to = true, false, ""
+	if e.cache != nil {
+		*e.cache = cache{limit: e.cache.limit}
+		e.belief.Clear()
+	}
+	if e.window != nil {
+		e.window.clear()
+	}
 	w.agenda.fix(e)
 	w.touch(e)
 }

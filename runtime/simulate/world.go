@@ -7,6 +7,7 @@ import (
 	"strconv"
 
 	"github.com/narwhal-fleet/narwhal/runtime/model"
+	"github.com/narwhal-fleet/narwhal/runtime/prefix"
 	"github.com/narwhal-fleet/narwhal/runtime/profile"
 )
 
@@ -26,6 +27,10 @@ type world struct {
 	line    *Timeline
 
 	nextTick                  float64
+	nextReport                float64 // +Inf = none
+	strays                    []*job  // lost with an engine in this tick
+	cached                    []int   // of the last request, by engine
+	hashes                    prefix.Chain
 	count                     int // events
 	offered, turned, complete int
 	there                     int // requests on engines
@@ -37,7 +42,7 @@ type world struct {
 }
 
 func newWorld(c *Config, p policy) *world {
-	w := &world{c: c, policy: p, kind: p.kind(), shape: p.shape(), nextTick: c.Interval, tallies: make([]tally, len(c.classes)), thorough: c.thorough}
+	w := &world{c: c, policy: p, kind: p.kind(), shape: p.shape(), nextTick: c.Interval, nextReport: math.Inf(1), tallies: make([]tally, len(c.classes)), thorough: c.thorough}
 	w.snap = model.Snapshot{Params: c.Params, Engines: make([]model.EngineView, c.Model.Engines)}
 	w.mind = w.kind.build(c, book{w.settings()})
 	w.late, _ = w.mind.(late)
@@ -47,7 +52,12 @@ func newWorld(c *Config, p policy) *world {
 	prefill := w.prefillAtStart()
 	for i := range w.snap.Engines {
 		e := &engine{model: &c.Model, slow: c.Slow, index: i, next: math.Inf(1)}
-		e.plain = !w.kind.learns
+		e.chunk = w.kind.chunk
+		if c.PrefixTokens > 0 {
+			e.cache = &cache{limit: c.PrefixTokens}
+			e.belief.SetLimit(c.Model.KVTokens / headChunk)
+		}
+		e.plain, e.guesses = !w.kind.learns, c.Trouble.Lengths != Exactly
 		v := &w.snap.Engines[i]
 		*v = model.EngineView{ID: fmt.Sprintf("e%03d", i), Role: model.Decode, Live: true, Curve: c.Model.curve(), Risk: 1, Correction: 1, PrefillCorrection: 1, Later: e}
 		if i < prefill {
@@ -64,6 +74,9 @@ func newWorld(c *Config, p policy) *world {
 		if u.Slow > 0 {
 			w.engines[u.Engine].slow *= u.Slow
 		}
+	}
+	if c.Trouble.Report > 0 {
+		w.reporting()
 	}
 	return w
 }
@@ -93,6 +106,9 @@ func (w *world) step() error {
 	w.dirty = w.dirty[:0]
 	ticks := false
 	switch {
+	case w.nextReport < w.nextTick && w.nextReport < e.next && w.nextReport < arrives:
+		w.now = w.nextReport
+		w.report()
 	case e.next <= arrives && e.next <= w.nextTick:
 		w.now = e.next
 		w.end(e)
@@ -124,6 +140,8 @@ func (w *world) job() *job {
 	var b [48]byte
 	id := strconv.AppendInt(append(strconv.AppendUint(b[:0], w.c.Seed, 10), '-'), int64(n), 10)
 	*j = job{id: string(id), seq: n, at: a.At, input: a.Input, output: max(1, a.Output), class: w.c.classOf(n)}
+	j.head = w.c.head(n)
+	j.told, j.wanted = j.output, w.c.Trouble.wanted(w.c.Seed, n, j.output)
 	w.tallies[j.class].offered++
 	return j
 }
@@ -136,6 +154,7 @@ func (w *world) end(e *engine) {
 	w.touch(e)
 	if j := prefilled; j != nil {
 		first := !e.prefillWork.Seen()
+		w.shown(j)
 		if w.late != nil {
 			w.look()
 			w.resettle(j, w.late.settle(&w.fleet, j))
@@ -146,13 +165,11 @@ func (w *world) end(e *engine) {
 		}
 		if j.d.dead {
 			j.d.live--
-			w.lose(j)
-			e.begin(w.now)
-			w.agenda.fix(e)
-			return
+			w.strays = append(w.strays, j)
+		} else {
+			j.d.addDecode(j, w.now)
 		}
-		j.d.addDecode(j, w.now)
-		if j.d != e {
+		if j.d != e && !j.d.dead {
 			j.d.stir(w.now)
 			w.agenda.fix(j.d)
 			w.touch(j.d)
@@ -167,8 +184,9 @@ func (w *world) end(e *engine) {
 	for _, j := range left {
 		j.place = done
 		e.live--
+		w.kept(e, j)
 		w.complete++
-		w.mind.ended(j.input, j.output)
+		w.mind.ended(j.input, j.wanted, j.output)
 		w.tallies[j.class].completed(w.c.Params, j)
 		if w.line != nil {
 			w.line.first(j)
@@ -177,6 +195,7 @@ func (w *world) end(e *engine) {
 	}
 	e.begin(w.now)
 	w.agenda.fix(e)
+	w.retryAll()
 }
 
 // learnHandoff smooths the delay between a prefill's end and the first token elsewhere,
@@ -194,7 +213,11 @@ func (w *world) learnHandoff(j *job) {
 // look brings the snapshot up to now.
 func (w *world) look() {
 	w.snap.At = w.now
-	for _, e := range w.engines {
+	for i, e := range w.engines {
+		if e.window != nil {
+			e.window.show(&w.snap.Engines[i], w.now)
+			continue
+		}
 		e.look(w.now)
 	}
 }
