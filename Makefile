@@ -37,7 +37,7 @@ bench: ## Runs the benchmarks
 bench-once: ## Runs each benchmark once: that it works, not how fast it is
 	$(GO) test -run '^$$' -bench . -benchtime 1x ./...
 
-sim: ## Simulates every policy and writes docs/evaluation.md with its pictures; three minutes
+sim: ## Simulates every policy and writes docs/evaluation.md with its pictures; four minutes
 	$(GO) run ./internal/evaluation -root . -output docs
 
 soak: ## Long load on a fleet with faults: NARWHAL_SOAK_FOR (10m), NARWHAL_SOAK_STREAMS (500), NARWHAL_SOAK_KILLS_FOR (2m), NARWHAL_SOAK_KILLS_STREAMS (200)

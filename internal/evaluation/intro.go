@@ -15,8 +15,8 @@ the router's own scheduler, and a bound that no policy can pass; the comment of 
 | Policy | What it does |
 | --- | --- |
 | default | The router's own scheduler, with lending, and its controller |
-| reactive-fifo | Places by costs in lexical order, admits by median price without learned correction, no queue at the router; the same controller without lending |
-| arrow | Arrow (arXiv:2505.11916): lexical placement for all that come, roles by thresholds on both loads. engines that prefill in chunks of 2,048 tokens beside decoding. Its text was not at hand: placement costs, thresholds and the engines' order follow what others say of it; the comment of the policy has what is assumed |
+| reactive-fifo | Places by costs in lexical order, admits by median price without learned correction, no queue at the router; the controller of fleets without lending |
+| arrow | Arrow (arXiv:2505.11916): lexical placement for all that come, roles by thresholds on both loads, engines that prefill in chunks of 2,048 tokens beside decoding. Its text was not at hand: placement costs, thresholds and the engines' order follow what others say of it; the comment of the policy has what is assumed |
 | planner | Goes at once to the split that the demand of the window asks for; the router's admission and placement, without lending |
 | utilisation | Moves one engine when a role is busier than planned for 10 s and the other can spare one; the router's admission and placement, without lending |
 | queue-depth | The engine with fewest requests of each role, nobody refused, the split at the start |

@@ -2,6 +2,7 @@ package control
 
 import (
 	"math"
+	"slices"
 
 	"github.com/narwhal-fleet/narwhal/runtime/model"
 )
@@ -25,7 +26,9 @@ func (s State) arrive(a Arrival) State {
 		s.unknown++
 	}
 	n := float64(max(1, a.Input))
-	s.open = s.open.plus(bucket{N: 1, In: n, InSq: n * n, Out: length, OutIn: length * n, OutQ: length * length})
+	m := moments{N: 1, In: n, InSq: n * n, Out: length, OutIn: length * n, OutQ: length * length}
+	k := band(a.Input)
+	s.open.All, s.open.Band[k] = s.open.All.plus(m), s.open.Band[k].plus(m)
 	return s
 }
 
@@ -35,14 +38,17 @@ func (s State) roll(now float64) State {
 	if now < s.open.From+w {
 		return s
 	}
-	closed := make([]bucket, 0, len(s.closed)+1)
+	closed := make([]*bucket, 0, len(s.closed)+1)
 	for _, b := range s.closed {
 		if b.From+w > now-s.Params.Window {
 			closed = append(closed, b)
+		} else if s.Params.Lends {
+			s.past = remembered(s.past, b, now-memory*s.Params.Window, s.span())
 		}
 	}
-	if s.open.N > 0 {
-		closed = append(closed, s.open)
+	if s.open.All.N > 0 {
+		last := s.open
+		closed = append(closed, &last)
 	}
 	s.closed = closed
 	s.open = bucket{From: s.open.From + w*math.Floor((now-s.open.From)/w)}
@@ -52,18 +58,18 @@ func (s State) roll(now float64) State {
 // demand prices the arrivals of the last horizon seconds.
 func (s State) demand(engines []model.EngineView, now, horizon float64) Demand {
 	span := min(horizon, max(s.Params.Step, now-s.Started))
-	sum := s.open
+	sum := s.open.All
 	w := s.width()
 	for _, b := range s.closed {
 		if b.From+w > now-span {
-			sum = sum.plus(b)
+			sum = sum.plus(b.All)
 		}
 	}
 	d := Demand{Span: span, Arrivals: int(sum.N), Complete: s.unknown == 0}
 	if sum.N == 0 {
 		return d
 	}
-	d.Context = (sum.OutIn + sum.OutQ/2) / math.Max(1, sum.Out)
+	d.Context = sum.context()
 	profiled := 0.0
 	perSecond := 0.0 // tokens/s of one decode engine at the mean context
 	context := d.Context
@@ -89,4 +95,30 @@ func (s State) demand(engines []model.EngineView, now, horizon float64) Demand {
 	}
 	d.Decode = sum.Out / span / (perSecond / profiled)
 	return d
+}
+
+// memory is how many windows the forecast remembers.
+const memory = 5
+
+// remembered adds what left the window to blocks of a span, without those that began before a
+// moment. Older slices and their buckets stay as they are.
+func remembered(past []*bucket, b *bucket, since, span float64) []*bucket {
+	n := len(past)
+	if n > 0 && b.From < past[n-1].From+span {
+		last := *past[n-1]
+		last.All = last.All.plus(b.All)
+		for i := range last.Band {
+			last.Band[i] = last.Band[i].plus(b.Band[i])
+		}
+		return append(slices.Clone(past[:n-1]), &last)
+	}
+	for n > 0 && past[0].From < since {
+		past, n = past[1:], n-1
+	}
+	return append(slices.Clip(past), b)
+}
+
+// span is how long a demand must last to be believed.
+func (s State) span() float64 {
+	return s.Params.Step * float64(max(1, s.Params.Confirmations, s.Params.Sustained))
 }

@@ -4,7 +4,10 @@
 // and the same sequence gives the same decisions. A move follows measured demand only:
 // arrivals priced with the engines' own curves, the work that is resident, confirmed over
 // several evaluations. It refuses to leave a role below its floor, to move a pinned
-// engine, and to move more than one engine an evaluation.
+// engine, and to move more than half of the engines in one evaluation, or several where none lends.
+//
+// Where engines lend, splits are compared by what each would have lost over the blocks of the
+// window (forecast); elsewhere by the busier role's load of the last seconds (score).
 //
 // Demand is counted at arrival, so requests that were refused press as hard as those
 // that were served.

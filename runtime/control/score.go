@@ -13,6 +13,7 @@ type Score struct {
 	TTFT      Ratio `json:"ttft_ratio"`
 	TPOT      Ratio `json:"tpot_ratio"`
 	Objective Ratio `json:"objective"`
+	Loss      Ratio `json:"loss,omitempty"` // share of the requests, where it is projected
 }
 
 // load is the work that is on the fleet now.
@@ -22,13 +23,13 @@ type load struct {
 	backlog      float64 // prefill seconds not done yet
 	requests, kv float64 // decode residents
 	interval     func(r, k float64) float64
-	curves       []model.EngineView
 }
 
 func measure(engines []model.EngineView, now float64) load {
 	var l load
-	var curves []model.EngineView
-	for _, e := range engines {
+	curves := make([]*model.EngineView, 0, len(engines))
+	for i := range engines {
+		e := &engines[i]
 		l.hasPrefill = l.hasPrefill || e.Role == model.Prefill
 		if !e.Live {
 			continue
@@ -45,7 +46,6 @@ func measure(engines []model.EngineView, now float64) load {
 			curves = append(curves, e)
 		}
 	}
-	l.curves = curves
 	l.interval = func(r, k float64) float64 {
 		sum := 0.0
 		for _, e := range curves {
@@ -75,12 +75,6 @@ func score(par Params, l load, dem Demand, p, d int) Score {
 		} else {
 			resident = math.Max(0, j-f) / (par.TPOT - f)
 		}
-	}
-	if par.Lends {
-		pre, dec := l.lent(par, dem, fp, fd)
-		s.TTFT, s.TPOT = Ratio(pre), Ratio(dec)
-		s.Objective = max(s.TTFT, s.TPOT)
-		return s
 	}
 	s.TPOT = Ratio(math.Max(dem.Decode/(fd*par.Utilization), resident))
 	s.Objective = max(s.TTFT, s.TPOT)

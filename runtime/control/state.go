@@ -62,15 +62,24 @@ type Record struct{ Decision Decision }
 func (Move) action()   {}
 func (Record) action() {}
 
-// bucket sums arrivals of one interval as moments, so that any curve can price it later.
-type bucket struct {
-	From             float64
+// moments are sums over arrivals, so that any curve can price them later.
+type moments struct {
 	N                float64 // arrivals
 	In, InSq         float64 // Σ input, Σ input²
 	Out, OutIn, OutQ float64 // Σ output, Σ output·input, Σ output²
 }
 
-func (b bucket) plus(o bucket) bucket {
+// bucket is the arrivals of one interval by length of the prompt.
+type bucket struct {
+	From float64
+	All  moments
+	Band [bands]moments
+}
+
+// context is the mean length of a resident in the middle of its answer, weighed by answers.
+func (b moments) context() float64 { return (b.OutIn + b.OutQ/2) / max(1, b.Out) }
+
+func (b moments) plus(o moments) moments {
 	b.N, b.In, b.InSq = b.N+o.N, b.In+o.In, b.InSq+o.InSq
 	b.Out, b.OutIn, b.OutQ = b.Out+o.Out, b.OutIn+o.OutIn, b.OutQ+o.OutQ
 	return b
@@ -117,7 +126,8 @@ type State struct {
 	Params  Params
 	Started float64
 	open    bucket
-	closed  []bucket // oldest first; replaced, never written
+	closed  []*bucket // oldest first; replaced, never written
+	past    []*bucket // what left the window, in blocks; likewise
 	outputs outputs
 	unknown int // uncapped arrivals of unknown length in the window
 

@@ -35,6 +35,13 @@ func fill(t *testing.T, v reflect.Value, n *int) {
 		for i := range v.NumField() {
 			fill(t, v.Field(i), n)
 		}
+	case reflect.Array:
+		for i := range v.Len() {
+			fill(t, v.Index(i), n)
+		}
+	case reflect.Pointer:
+		v.Set(reflect.New(v.Type().Elem()))
+		fill(t, v.Elem(), n)
 	case reflect.Slice:
 		v.Set(reflect.MakeSlice(v.Type(), 2, 2))
 		for i := range 2 {

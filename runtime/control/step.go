@@ -7,8 +7,8 @@ import (
 	"github.com/narwhal-fleet/narwhal/runtime/model"
 )
 
-// Step folds one event into the state. Only a Tick yields actions, at most one Move, and
-// always one Record when it evaluates.
+// Step folds one event into the state. Only a Tick yields actions: moves, several only where
+// engines lend and then for at most half of them, and one Record when it evaluates.
 func Step(s State, e Event) (State, []Action) {
 	switch e := e.(type) {
 	case Arrival:
@@ -101,6 +101,9 @@ func (s State) unjudgeable(l load, dem Demand) string {
 }
 
 func (s State) compare(snap model.Snapshot, l load, fast, slow Demand, d Decision) (State, []Action) {
+	if s.Params.Lends {
+		return s.ahead(snap, d)
+	}
 	current := score(s.Params, l, fast, l.p, l.d)
 	best := current
 	d.Splits = append(d.Splits, current)
@@ -199,12 +202,13 @@ func (s State) apply(snap model.Snapshot, best Score, d Decision) (State, []Acti
 // least: first one that still works for the other phase, then the least resident work.
 func donor(par Params, snap model.Snapshot, role model.Role, guard bool) (string, bool) {
 	found := -1
-	for i, e := range snap.Engines {
+	for i := range snap.Engines {
+		e := &snap.Engines[i]
 		switch {
 		case !e.Live || e.Pinned || e.Role != role:
 		case snap.At-e.RoleSince < par.Dwell && (guard || role == model.Prefill):
 		case guard && role == model.Decode && par.ResidentGuard > 0 && e.DecodeRequests > par.ResidentGuard:
-		case found < 0 || lighter(e, snap.Engines[found], snap.At):
+		case found < 0 || lighter(e, &snap.Engines[found], snap.At):
 			found = i
 		}
 	}
@@ -214,7 +218,7 @@ func donor(par Params, snap model.Snapshot, role model.Role, guard bool) (string
 	return snap.Engines[found].ID, true
 }
 
-func lighter(a, b model.EngineView, now float64) bool {
+func lighter(a, b *model.EngineView, now float64) bool {
 	ka, wa := burden(a, now)
 	kb, wb := burden(b, now)
 	if ka != kb {
@@ -226,7 +230,7 @@ func lighter(a, b model.EngineView, now float64) bool {
 	return a.ID < b.ID
 }
 
-func burden(e model.EngineView, now float64) (class int, work float64) {
+func burden(e *model.EngineView, now float64) (class int, work float64) {
 	if e.Role == model.Prefill {
 		if e.DecodeRequests > 0 {
 			return 0, e.Backlog(now)

@@ -30,12 +30,12 @@ func (s State) Target(snap model.Snapshot) (prefill int, ok bool) {
 func Toward(par Params, snap model.Snapshot, prefill int) (moves []Move) {
 	snap.Engines = slices.Clone(snap.Engines)
 	for {
-		l := measure(snap.Engines, snap.At)
+		p, d := live(snap.Engines)
 		from := model.Decode
 		switch {
-		case l.p == prefill, l.p < prefill && l.d <= par.MinDecode, l.p > prefill && l.p <= par.MinPrefill:
+		case p == prefill, p < prefill && d <= par.MinDecode, p > prefill && p <= par.MinPrefill:
 			return moves
-		case l.p > prefill:
+		case p > prefill:
 			from = model.Prefill
 		}
 		id, ok := donor(par, snap, from, true)
@@ -49,6 +49,20 @@ func Toward(par Params, snap model.Snapshot, prefill int) (moves []Move) {
 		}
 		moves = append(moves, Move{Engine: id, To: from.Other(), By: ByTarget, Rule: RuleTarget})
 	}
+}
+
+// live counts the live engines of each role.
+func live(engines []model.EngineView) (p, d int) {
+	for i := range engines {
+		switch e := &engines[i]; {
+		case !e.Live:
+		case e.Role == model.Prefill:
+			p++
+		default:
+			d++
+		}
+	}
+	return p, d
 }
 
 // Words of the policies that are there to be compared with.

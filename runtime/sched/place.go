@@ -14,6 +14,9 @@ import (
 func Admit(s *model.Snapshot, r *model.Request, now float64, x *Scratch) Decision {
 	w := weigh(s, r, now, x)
 	found := w.whole(w.pick(false))
+	if !found && w.thins() {
+		found = w.pick(false)
+	}
 	if (!found || w.slow()) && w.lend() {
 		found = w.pick(false)
 	}
@@ -250,6 +253,9 @@ func full(p *model.EngineView, r *model.Request) bool {
 // room names what D lacks to hold the request at the moment its prefill on P is expected to
 // end. Residents that will have left by then free their seats.
 func (w *weighing) room(p, d *Side) model.Reason {
+	if d.from > p.ends() && !w.late {
+		return model.ReasonTPOT
+	}
 	if !d.tight {
 		return ""
 	}

@@ -61,6 +61,8 @@ type causes struct {
 func (c *causes) meet(w *weighing, p, d *Side) {
 	price, why := w.price(p, d), w.room(p, d)
 	switch {
+	case why == model.ReasonTPOT:
+		c.tpot.take(p, d, p.Cost+d.Cost)
 	case why == model.ReasonSlotWait:
 		c.slot.take(p, d, p.Cost+d.Cost)
 	case why != "":

@@ -1,0 +1,143 @@
+package sched
+
+import (
+	"fmt"
+	"testing"
+
+	"pgregory.net/rapid"
+
+	"github.com/narwhal-fleet/narwhal/runtime/model"
+)
+
+// decoding gives an engine residents that have so many tokens left to make.
+func decoding(e model.EngineView, tokens int, left ...int) model.EngineView {
+	var l residents
+	e.DecodeRequests, e.DecodeTokens, e.DecodeRemaining = len(left), tokens*len(left), 0
+	for _, n := range left {
+		l = append(l, model.Resident{Tokens: tokens, Remaining: n})
+		e.DecodeRemaining += n
+	}
+	e.Later = l
+	return e
+}
+
+func many(n, left int) []int {
+	out := make([]int, n)
+	for i := range out {
+		out[i] = left
+	}
+	return out
+}
+
+func queued(e model.EngineView, seconds float64) model.EngineView {
+	e.PrefillFree = 100 + seconds
+	return e
+}
+
+// 104 residents of 1000 tokens take the batch to its pace; one more is too many until some leave.
+func TestBatchesThinOut(t *testing.T) {
+	p, d := engine("p", model.Prefill), engine("d", model.Decode)
+	counted := decoding(d, 1000, many(104, 5)...)
+	counted.Later = nil
+	for name, c := range map[string]struct {
+		s       model.Snapshot
+		p       string
+		refused model.Reason
+	}{
+		"all stay":                   {s: snapshot(queued(p, 1), decoding(d, 1000, many(104, 500)...)), refused: model.ReasonTPOT},
+		"some leave meanwhile":       {s: snapshot(queued(p, 1), decoding(d, 1000, append(many(60, 500), many(44, 5)...)...)), p: "p"},
+		"too few leave":              {s: snapshot(queued(p, 1), decoding(d, 1000, append(many(102, 500), 5, 5)...)), refused: model.ReasonTPOT},
+		"they leave too late":        {s: snapshot(queued(p, 0.2), decoding(d, 1000, many(104, 15)...)), refused: model.ReasonTPOT},
+		"in time behind a queue":     {s: snapshot(queued(p, 0.2), queued(engine("q", model.Prefill), 1.5), decoding(d, 1000, many(104, 15)...)), p: "q"},
+		"behind a queue too long":    {s: snapshot(queued(p, 0.2), queued(engine("q", model.Prefill), 2.5), decoding(d, 1000, many(104, 15)...)), refused: model.ReasonQueue},
+		"another engine has room":    {s: snapshot(p, decoding(d, 1000, many(104, 5)...), engine("d1", model.Decode)), p: "p"},
+		"residents are only counted": {s: snapshot(queued(p, 1), counted), refused: model.ReasonTPOT},
+	} {
+		got := admit(c.s, request(500, 100), 100)
+		if got.Prefill != c.p || got.Refused != c.refused {
+			t.Errorf("%s: prefill on %q, refused %q, want %q and %q", name, got.Prefill, got.Refused, c.p, c.refused)
+		}
+	}
+}
+
+// genResidents fills the decode engines of a snapshot with residents that are known one by one.
+func genResidents(t *rapid.T) model.Snapshot {
+	s := genSnapshot(t)
+	s.Params.Open, s.Params.Lend = false, rapid.SampledFrom([]float64{0, 0.1}).Draw(t, "lend")
+	for i := range s.Engines {
+		if e := &s.Engines[i]; e.Role == model.Decode {
+			left := rapid.SliceOfN(rapid.IntRange(1, 200), 0, 127).Draw(t, "left")
+			*e = decoding(*e, rapid.IntRange(1, 2000).Draw(t, "tokens"), left...)
+		}
+	}
+	return s
+}
+
+// Who is placed under a deadline is placed under every longer one.
+func TestLongerDeadlineNeverRefuses(t *testing.T) {
+	rapid.Check(t, func(t *rapid.T) {
+		s := genResidents(t)
+		r := request(rapid.IntRange(1, 20000).Draw(t, "input"), rapid.IntRange(1, 500).Draw(t, "expected"))
+		short := admit(s, r, 100)
+		s.Params.TTFT *= 1 + rapid.Float64Range(0, 3).Draw(t, "longer")
+		if long := admit(s, r, 100); short.Placed && !long.Placed {
+			t.Fatalf("placed within the short deadline, refused for %s within the long one", long.Refused)
+		}
+	})
+}
+
+// A request is refused if and only if no pair keeps the promise: now, or when the prefill of the
+// soonest or the latest engine within the deadline ends.
+func TestRefusedOnlyWithoutAPair(t *testing.T) {
+	rapid.Check(t, func(t *rapid.T) {
+		s := genResidents(t)
+		s.Params.Lend = 0
+		r := request(rapid.IntRange(1, 20000).Draw(t, "input"), rapid.IntRange(1, 500).Draw(t, "expected"))
+		if d := admit(s, r, 100); d.Placed != feasible(s, r) {
+			t.Fatalf("a pair keeps the promise: %v, but %+v", feasible(s, r), d)
+		}
+	})
+}
+
+func feasible(s model.Snapshot, r model.Request) bool {
+	w := weigh(&s, &r, 100, nil)
+	if _, within := exhaustive(s, r); within {
+		return true
+	}
+	w.thins()
+	for i := range w.ps {
+		for j := range w.ds {
+			p, d := &w.ps[i], &w.ds[j]
+			e := &s.Engines[d.index]
+			if p.Dropped != "" || d.Dropped != "" || w.price(p, d) > s.Params.Budget() {
+				continue
+			}
+			n, k := e.Occupied(100, 100+p.ends()+d.ahead, max(s.Params.TPOT, w.before(e)))
+			if e.Kappa()*e.Curve.Interval(n+1, k+r.Input) <= s.Params.TPOT && w.room(p, d) == "" {
+				return true
+			}
+		}
+	}
+	return false
+}
+
+// BenchmarkAdmitDense refuses one request on a fleet whose batches all are at their pace.
+func BenchmarkAdmitDense(b *testing.B) {
+	for _, n := range []int{8, 64, 1024} {
+		s := fleet(n)
+		for i := range s.Engines {
+			if e := &s.Engines[i]; e.Role == model.Decode {
+				*e = decoding(*e, 1000, many(105+i%5, 300)...)
+			}
+		}
+		b.Run(fmt.Sprint(n), func(b *testing.B) {
+			r, x := request(700, 200), Scratch{}
+			b.ReportAllocs()
+			for b.Loop() {
+				if d := Admit(&s, &r, 100, &x); d.Placed {
+					b.Fatal("placed")
+				}
+			}
+		})
+	}
+}
