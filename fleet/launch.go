@@ -1,6 +1,7 @@
 package fleet
 
 import (
+	"cmp"
 	"crypto/sha256"
 	"encoding/hex"
 	"encoding/json"
@@ -102,6 +103,44 @@ func sorted(set map[string]bool) []string {
 	}
 	slices.Sort(out)
 	return out
+}
+
+// ModelDirs lists the checkpoint folders that the engines of a host read, sorted.
+func (f Fleet) ModelDirs(host string) []string {
+	return f.ofLaunches(host, func(l Launch) string { return l.ModelDir })
+}
+
+// Images lists the container images that the engines of a host run, sorted, each with its
+// runtime before it: "docker sha256:…".
+func (f Fleet) Images(host string) []string {
+	return f.ofLaunches(host, func(l Launch) string {
+		if l.Kind != LaunchContainer {
+			return ""
+		}
+		return cmp.Or(l.Runtime, "docker") + " " + l.Image
+	})
+}
+
+// LaunchOf returns the launch of an engine; false when the document names none.
+func (f Fleet) LaunchOf(iid string) (Launch, bool) {
+	if f.Deploy == nil {
+		return Launch{}, false
+	}
+	l, ok := f.Deploy.Launch[cmp.Or(f.Deploy.Engines[iid].Launch, f.Deploy.Defaults.Launch)]
+	return l, ok
+}
+
+// ofLaunches collects one property of the launches of a host's engines, sorted, each value
+// once, empty ones left out.
+func (f Fleet) ofLaunches(host string, of func(Launch) string) []string {
+	set := map[string]bool{}
+	for _, e := range f.Engines {
+		if l, ok := f.LaunchOf(e.IID); ok && f.HostOf(e.IID) == host {
+			set[of(l)] = true
+		}
+	}
+	delete(set, "")
+	return sorted(set)
 }
 
 // HostOf returns the id of the engine's host.

@@ -5,6 +5,7 @@ import (
 	"encoding/hex"
 	"encoding/json"
 	"fmt"
+	"strings"
 
 	"github.com/narwhal-fleet/narwhal/fleet"
 	"github.com/narwhal-fleet/narwhal/gates/record"
@@ -30,6 +31,8 @@ func digestOf(v any) string {
 //	fleet/launch/E   E's resolved launch    fleet/fabric   transport and budget inputs
 //	fleet/runtime    what the router reads  fleet/trial    the trial's traffic
 //	fleet/model      the served name        fleet/role/H   what H is told about itself
+//	fleet/trees/H    the checkpoints on H   fleet/images/H the images on H
+//	fleet/fabric-addresses                  where each engine host's KV is reached
 //	release          digest of the binary
 func Inputs(f fleet.Fleet, rel Release) map[string]string {
 	facts := map[string]string{
@@ -51,7 +54,14 @@ func Inputs(f fleet.Fleet, rel Release) map[string]string {
 	facts["fleet/trial"] = digestOf(d.Trial)
 	facts["fleet/router"] = digestOf(d.Router)
 	facts["fleet/policy"] = digestOf(d.Policy)
+	addresses := map[string]string{}
+	for _, id := range f.EngineHosts() {
+		addresses[id] = f.FabricAddress(id)
+	}
+	facts["fleet/fabric-addresses"] = digestOf(addresses)
 	for id, h := range d.Hosts {
+		facts["fleet/trees/"+id] = digestOf(f.ModelDirs(id))
+		facts["fleet/images/"+id] = digestOf(f.Images(id))
 		facts["fleet/host/"+id] = digestOf([]any{h.Address, h.Port, h.User, h.Jump, h.Root, h.FabricAddress, h.FabricPort})
 		facts["fleet/files/"+id] = digestOf(h.Files)
 		facts["fleet/role/"+id] = digestOf([]any{d.Name, f.Model, enginesOn(f, id), d.Router.Host == id})
@@ -77,22 +87,41 @@ func enginesOn(f fleet.Fleet, host string) []string {
 	return out
 }
 
-// derive adds facts that follow from others: the KV path of each engine pair,
-// the fleet's cache geometry and the profile store.
+// derive adds facts that follow from others: the KV path of each engine pair that there is
+// evidence of, the fleet's cache geometry and the profile store.
 func derive(f fleet.Fleet, facts map[string]string, s record.State) {
-	for _, p := range f.Engines {
-		for _, d := range f.Engines {
-			if p.IID == d.IID {
-				continue
-			}
-			hp, hd := f.HostOf(p.IID), f.HostOf(d.IID)
-			facts["path/"+p.IID+"/"+d.IID] = digestOf([]string{
-				facts["host/"+hp+"/route/"+hd], facts["host/"+hd+"/route/"+hp], facts["fleet/host/"+hp], facts["fleet/host/"+hd],
-			})
+	for k := range s.Gates["F"].Evidence {
+		if names := k.Subjects(); k.Kind() == "pair" && len(names) == 2 {
+			facts["path/"+names[0]+"/"+names[1]] = wayFact(facts, f.HostOf(names[0]), f.HostOf(names[1]))
 		}
 	}
 	facts["cache"] = evidenceDigest(f, s, "C", "cache")
 	facts["profiles"] = evidenceDigest(f, s, "F", "profile")
+}
+
+// wayFact is how KV gets from one host to another.
+func wayFact(facts map[string]string, from, to string) string {
+	return digestOf([]string{facts["host/"+from+"/route/"+to], facts["host/"+to+"/route/"+from], facts["fleet/host/"+from], facts["fleet/host/"+to]})
+}
+
+// bonds returns the facts that fresh evidence is bound to. It derives only those, since
+// that happens after every step.
+func (r *Runner) bonds(k record.Key) map[string]string {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	bonds := bondsOf(k, r.facts)
+	for name := range bonds {
+		switch p := strings.Split(name, "/"); p[0] {
+		case "path":
+			names := k.Subjects()
+			bonds[name] = wayFact(r.facts, r.Fleet.HostOf(names[0]), r.Fleet.HostOf(names[1]))
+		case "cache":
+			bonds[name] = evidenceDigest(r.Fleet, r.Record.State(), "C", "cache")
+		case "profiles":
+			bonds[name] = evidenceDigest(r.Fleet, r.Record.State(), "F", "profile")
+		}
+	}
+	return bonds
 }
 
 // evidenceDigest identifies the distinct contents of one kind of evidence of the fleet's

@@ -31,7 +31,7 @@ type Gate interface {
 	Expect(fleet.Fleet) []record.Key
 	// Plan returns the steps that make the evidence View.Wants; it never mutates.
 	Plan(context.Context, View) (Plan, error)
-	// Judge is pure: evidence in, findings out. An empty result passes.
+	// Judge is pure: evidence in, findings out. A result without any but notes passes.
 	Judge(View) []record.Finding
 	// Facts reads live facts out of one piece of evidence; pure.
 	Facts(key record.Key, data []byte) map[string]string

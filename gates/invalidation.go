@@ -23,6 +23,11 @@ type Bond struct {
 var Invalidation = []Bond{
 	{"A/inputs", []string{"fleet/document", "release"}},
 	{"A/host/{h}", []string{"fleet/host/{h}", "fleet/files/{h}", "host/{h}/boot", "host/{h}/files"}},
+	{"A/clock/{h}", []string{"fleet/host/{h}", "host/{h}/boot"}},
+	{"A/hardware/{h}", []string{"fleet/host/{h}", "host/{h}/boot"}},
+	{"A/network/{h}", []string{"fleet/host/{h}", "fleet/fabric-addresses", "host/{h}/boot"}},
+	{"A/images/{h}", []string{"fleet/host/{h}", "fleet/images/{h}", "host/{h}/boot"}},
+	{"A/model/{h}", []string{"fleet/host/{h}", "fleet/trees/{h}", "host/{h}/trees"}},
 
 	{"B/files/{h}", []string{"fleet/host/{h}", "fleet/role/{h}", "host/{h}/files-dir"}},
 	{"B/key/{h}", []string{"fleet/host/{h}", "host/{h}/key"}},

@@ -120,7 +120,7 @@ func twoHosts() fleet.Fleet {
 
 // allKeys is the evidence of all seven gates for twoHosts.
 var allKeys = []record.Key{
-	"A/inputs", "A/host/h1", "A/host/h2", "B/release/h1", "B/files/h1", "B/key/h1", "B/release/h2", "B/files/h2", "B/key/h2",
+	"A/inputs", "A/host/h1", "A/host/h2", "A/clock/h1", "A/hardware/h1", "A/network/h1", "A/network/h2", "A/images/h1", "A/model/h1", "B/release/h1", "B/files/h1", "B/key/h1", "B/release/h2", "B/files/h2", "B/key/h2",
 	"C/ports/p0", "C/launch/p0", "C/live/p0", "C/cache/p0", "C/ports/d0", "C/launch/d0", "C/live/d0", "C/cache/d0",
 	"D/budget", "D/edge/h1/h2", "D/edge/h2/h1", "E/sidecar/p0", "E/statement/p0", "E/sidecar/d0", "E/statement/d0",
 	"F/profile/p0", "F/profile/d0", "F/pair/p0/d0", "F/pair/d0/p0", "F/store", "G/router", "G/ready", "G/trial", "G/journal", "G/bundle",
@@ -129,7 +129,7 @@ var allKeys = []record.Key{
 // live are the facts that a look at twoHosts gives.
 func live() map[string]string {
 	facts := map[string]string{
-		"host/h1/boot": "b1", "host/h2/boot": "b2", "host/h1/files": "none", "host/h2/files": "none", "host/h1/release": "r1", "host/h2/release": "r1",
+		"host/h1/boot": "b1", "host/h1/trees": "t1", "host/h2/boot": "b2", "host/h1/files": "none", "host/h2/files": "none", "host/h1/release": "r1", "host/h2/release": "r1",
 		"host/h1/files-dir": "f1", "host/h2/files-dir": "f2", "host/h1/key": "k1", "host/h2/key": "k2", "host/h1/route/h2": "eth1 192.0.2.11", "host/h2/route/h1": "eth1 192.0.2.12",
 		"proc/router/id": "b1:9:1", "proc/router/launch": "lr",
 	}
@@ -234,7 +234,7 @@ func TestInvalidation(t *testing.T) {
 					}
 				}
 			},
-			want: []record.Key{"A/host/h2", "C/launch/d0", "C/live/d0", "C/cache/d0", "E/sidecar/d0", "E/statement/d0", "F/profile/d0", "F/pair/p0/d0", "F/pair/d0/p0"},
+			want: []record.Key{"A/host/h2", "A/network/h2", "C/launch/d0", "C/live/d0", "C/cache/d0", "E/sidecar/d0", "E/statement/d0", "F/profile/d0", "F/pair/p0/d0", "F/pair/d0/p0"},
 		},
 		"release": {
 			rel:  "r2",
@@ -258,7 +258,19 @@ func TestInvalidation(t *testing.T) {
 		},
 		"host address": {
 			fleet: func(f *fleet.Fleet) { h := f.Deploy.Hosts["h1"]; h.Address = "198.51.100.7"; f.Deploy.Hosts["h1"] = h },
-			want:  []record.Key{"A/inputs", "A/host/h1", "B/files/h1", "B/key/h1", "B/release/h1", "D/edge/h1/h2", "D/edge/h2/h1", "F/pair/p0/d0", "F/pair/d0/p0"},
+			want:  []record.Key{"A/inputs", "A/host/h1", "A/clock/h1", "A/hardware/h1", "A/network/h1", "A/images/h1", "A/model/h1", "B/files/h1", "B/key/h1", "B/release/h1", "D/edge/h1/h2", "D/edge/h2/h1", "F/pair/p0/d0", "F/pair/d0/p0"},
+		},
+		"checkpoint": {
+			seen: func(s map[string]string) { s["host/h1/trees"] = "t2" },
+			want: []record.Key{"A/model/h1"},
+		},
+		"image": {
+			fleet: func(f *fleet.Fleet) {
+				l := f.Deploy.Launch["l"]
+				l.Kind, l.Image, l.ModelDir = fleet.LaunchContainer, "sha256:1", "/m"
+				f.Deploy.Launch["l"] = l
+			},
+			want: []record.Key{"A/inputs", "A/images/h1", "A/model/h1", "C/ports/p0", "C/launch/p0", "C/ports/d0", "C/launch/d0", "F/profile/p0", "F/profile/d0"},
 		},
 		"fabric": {
 			fleet: func(f *fleet.Fleet) { f.Deploy.Fabric.Transport = "rdma" },

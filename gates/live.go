@@ -21,6 +21,7 @@ type Looking struct {
 	Root  string            `json:"root"`
 	Peers map[string]string `json:"peers,omitempty"` // host id → fabric address
 	Files []string          `json:"files,omitempty"`
+	Trees []string          `json:"trees,omitempty"` // checkpoint folders
 	Procs []string          `json:"procs,omitempty"`
 	// Health are URLs by process: one that runs and does not answer there is Silent.
 	Health map[string]string `json:"health,omitempty"`
@@ -40,7 +41,7 @@ type Seen struct {
 // looking says what may be seen on a host of the fleet.
 func looking(f fleet.Fleet, host string) Looking {
 	h := f.Deploy.Hosts[host]
-	l := Looking{Root: h.Root, Files: h.Files, Peers: map[string]string{}, Health: map[string]string{}}
+	l := Looking{Root: h.Root, Files: h.Files, Trees: f.ModelDirs(host), Peers: map[string]string{}, Health: map[string]string{}}
 	for _, e := range f.Engines {
 		if f.HostOf(e.IID) == host {
 			l.Procs = append(l.Procs, "engine-"+e.IID, "sidecar-"+e.IID)

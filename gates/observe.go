@@ -32,6 +32,9 @@ func Look(l Looking) (Seen, error) {
 	s := Seen{Facts: map[string]string{"boot": process.BootID()}}
 	s.Facts["release"] = CurrentRelease(l.Root)
 	s.Facts["files"] = FilesFact(l.Files)
+	if len(l.Trees) > 0 {
+		s.Facts["trees"] = TreesFact(l.Trees)
+	}
 	s.Facts["files-dir"] = RoleFilesFact(filepath.Join(l.Root, DirEtc))
 	s.Facts["key"] = fileDigest(filepath.Join(l.Root, SidecarKey))
 	for id, addr := range l.Peers {

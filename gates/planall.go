@@ -47,7 +47,7 @@ func (r *Runner) forecast(ctx context.Context, o Options) (Forecast, error) {
 		needs := Needs(g, r.Fleet, state, facts, r.Record.Load)
 		if o.Again[info.Letter] {
 			for _, k := range g.Expect(r.Fleet) {
-				needs[k] = "asked to repeat gate " + info.Letter
+				needs[k] = AskedToRepeat(info.Letter)
 			}
 		}
 		v := r.view(needs)

@@ -147,7 +147,7 @@ func (r *Runner) gate(ctx context.Context, g Gate, o Options) (GateOutcome, erro
 	needs := r.needs(g)
 	if o.Again[info.Letter] {
 		for _, k := range g.Expect(r.Fleet) {
-			needs[k] = "asked to repeat gate " + info.Letter
+			needs[k] = AskedToRepeat(info.Letter)
 		}
 	}
 	st := r.Record.State().Gates[info.Letter]
@@ -180,6 +180,9 @@ func (r *Runner) gate(ctx context.Context, g Gate, o Options) (GateOutcome, erro
 	res.Because = needs
 	return r.execute(ctx, g, plan, needs, res)
 }
+
+// AskedToRepeat is why evidence is made although it holds.
+func AskedToRepeat(letter string) string { return "asked to repeat gate " + letter }
 
 func (r *Runner) approve(info Info, plan Plan) error {
 	var allow []string

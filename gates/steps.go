@@ -253,7 +253,7 @@ func (r *Runner) finish(ctx context.Context, g Gate, s Step, intent int64, out [
 		}
 		ref = &stored
 		r.learn(g.Facts(s.Yields, out))
-		bonds := bondsOf(s.Yields, r.currentFacts())
+		bonds := r.bonds(s.Yields)
 		if _, err := r.append(record.KindEvidence, letter, s.ID, s.Host, record.Evidence{Key: s.Yields, Ref: stored, Bonds: bonds}); err != nil {
 			return err
 		}

@@ -13,8 +13,8 @@ func (r *Runner) judge(g Gate, errs []StepError) (string, []record.Finding) {
 	return Verdict(g, r.view(nil), errs)
 }
 
-// Verdict is passed only when nothing is found and nothing is missing. Findings of
-// the gate make it failed; missing evidence alone makes it inconclusive.
+// Verdict is passed only when nothing is found but notes and nothing is missing. Findings
+// of the gate make it failed; missing evidence alone makes it inconclusive.
 func Verdict(g Gate, v View, errs []StepError) (string, []record.Finding) {
 	var missing []record.Finding
 	for _, k := range g.Expect(v.Fleet) {
@@ -30,14 +30,17 @@ func Verdict(g Gate, v View, errs []StepError) (string, []record.Finding) {
 		missing = append(missing, record.Finding{Code: "step-failed", Host: e.Step.Host, Engine: e.Step.Engine, Message: fmt.Sprintf("%s: %v", e.Step.ID, e.Err), Hint: hint})
 	}
 	findings := g.Judge(v)
+	all := append(findings, missing...)
 	switch {
-	case len(findings) > 0:
-		return record.VerdictFailed, append(findings, missing...)
+	case slices.ContainsFunc(findings, isFault):
+		return record.VerdictFailed, all
 	case len(missing) > 0:
-		return record.VerdictInconclusive, missing
+		return record.VerdictInconclusive, all
 	}
-	return record.VerdictPassed, nil
+	return record.VerdictPassed, all
 }
+
+func isFault(f record.Finding) bool { return !f.Note }
 
 // unpassed turns a verdict into what the command reports.
 func (r *Runner) unpassed(out Outcome, res GateOutcome) (Outcome, error) {
@@ -49,10 +52,10 @@ func (r *Runner) unpassed(out Outcome, res GateOutcome) (Outcome, error) {
 			out.Status = statusOf(res.Errors)
 		}
 	}
-	others := slices.ContainsFunc(st.Findings, func(f record.Finding) bool { return f.Code != "evidence-missing" })
+	others := slices.ContainsFunc(st.Findings, func(f record.Finding) bool { return !f.Note && f.Code != "evidence-missing" })
 	for _, f := range st.Findings {
-		if f.Code == "evidence-missing" && (len(res.Errors) > 0 || others) {
-			continue // a symptom: the cause is listed
+		if f.Note || f.Code == "evidence-missing" && (len(res.Errors) > 0 || others) {
+			continue // a note was told, and a symptom's cause is listed
 		}
 		text := f.Message
 		if text == "" {

@@ -37,6 +37,9 @@ func (v View) Wants(k record.Key) bool {
 	return ok
 }
 
+// Because says why the plan must make the evidence, "" when it need not.
+func (v View) Because(k record.Key) string { return v.needs[k] }
+
 // Has reports whether fresh evidence is there.
 func (v View) Has(k record.Key) bool {
 	e, ok := v.entry(k)

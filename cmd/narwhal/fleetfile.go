@@ -31,12 +31,21 @@ func (a *app) loadFleet(ctx context.Context, files []string) (loaded, error) {
 	if len(files) == 0 {
 		return loaded{}, problem.New(problem.Invalid, "no_fleet_file", "no fleet file given", "narwhal sandbox up makes a fleet to try and prints its file; name a file with -f FILE")
 	}
+	l, srcs, err := a.fleetSources(ctx, files)
+	if err != nil {
+		return l, err
+	}
+	return a.loadSources(ctx, l, srcs)
+}
+
+// fleetSources reads fleet files.
+func (a *app) fleetSources(ctx context.Context, files []string) (loaded, []schema.Source, error) {
 	l := loaded{base: a.dir}
 	var srcs []schema.Source
 	for i, f := range files {
 		b, err := a.input(ctx, f, "read fleet file")
 		if err != nil {
-			return l, err
+			return l, nil, err
 		}
 		srcs = append(srcs, schema.Source{Name: f, Data: b})
 		if i == 0 && f != "-" {
@@ -45,6 +54,10 @@ func (a *app) loadFleet(ctx context.Context, files []string) (loaded, error) {
 			}
 		}
 	}
+	return l, srcs, nil
+}
+
+func (a *app) loadSources(ctx context.Context, l loaded, srcs []schema.Source) (loaded, error) {
 	doc, err := schema.Load(ctx, srcs, schema.Options{Env: a.lookup})
 	if err != nil {
 		return l, err

@@ -28,6 +28,7 @@ type gateFlags struct {
 	fresh   bool
 	live    bool
 	verbose bool
+	draft   string
 }
 
 func gateVerb(a *app) *cobra.Command {
@@ -77,6 +78,9 @@ func gateRunVerb(a *app) *cobra.Command {
 			}
 			progress := a.progress(f.verbose)
 			defer progress.Close()
+			if f.draft != "" {
+				return a.draftFleet(cmd.Context(), f, o, progress)
+			}
 			s, err := a.openSession(cmd.Context(), f.fleet, f.run, f.fresh, progress)
 			if err != nil {
 				return err
@@ -98,6 +102,8 @@ func gateRunVerb(a *app) *cobra.Command {
 	c.Flags().BoolVar(&f.yes, "yes", false, "approve what the plans show")
 	c.Flags().BoolVar(&f.fresh, "new", false, "start a new run")
 	c.Flags().BoolVarP(&f.verbose, "verbose", "v", false, "a line for every step")
+	c.Flags().StringVar(&f.draft, "draft", "", "with gate A: write a commented fleet file of what was found; the fleet file given may hold deploy.hosts alone")
+	c.Flags().Lookup("draft").NoOptDefVal = defaultDraft
 	return c
 }
 

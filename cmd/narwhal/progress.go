@@ -136,6 +136,10 @@ func (l *lines) Gate(info gates.Info, state, why string, findings []record.Findi
 		took := time.Since(l.began[info.Letter]).Round(10 * time.Millisecond)
 		l.say("gate %s %-10s %s in %s", info.Letter, info.Name, marks[state], took)
 		for _, f := range findings {
+			if f.Note {
+				l.say("  note %s: %s", f.Code, f.Message)
+				continue
+			}
 			l.say("  %s: %s", f.Code, f.Message)
 		}
 	}

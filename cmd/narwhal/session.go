@@ -41,10 +41,16 @@ func (a *app) openSession(ctx context.Context, files []string, runPrefix string,
 	if err != nil {
 		return nil, err
 	}
+	return a.openLoaded(l, runPrefix, fresh, progress)
+}
+
+// openLoaded is openSession for a fleet that is loaded.
+func (a *app) openLoaded(l loaded, runPrefix string, fresh bool, progress gates.Progress) (*session, error) {
 	if err := l.withDeploy(); err != nil {
 		return nil, err
 	}
 	s := &session{loaded: l, app: a}
+	var err error
 	if s.state, err = a.stateDir(); err != nil {
 		return nil, err
 	}

@@ -1,35 +1,133 @@
 package discover
 
 import (
+	"encoding/json"
 	"fmt"
 	"maps"
-	"math"
+	"net/netip"
 	"slices"
-	"time"
 
 	"github.com/narwhal-fleet/narwhal/fleet"
 	"github.com/narwhal-fleet/narwhal/gates"
 	"github.com/narwhal-fleet/narwhal/gates/record"
 )
 
+// seen is what the hosts' evidence says; hosts that could not be read are absent.
+type seen struct {
+	host     map[string]Observation
+	clock    map[string]Clock
+	hardware map[string]Hardware
+	network  map[string]Network
+	images   map[string][]Image
+	models   map[string]Checkpoints
+}
+
 // Judge checks each host alone and then what must be equal on all of them.
-func (Gate) Judge(v gates.View) []record.Finding {
-	var out []record.Finding
-	digests := map[string]map[string]string{} // path → host → digest
+func (g Gate) Judge(v gates.View) []record.Finding {
+	b := &bench{view: v, fleet: v.Fleet, addresses: fabricAddresses(v.Fleet)}
+	s := b.read(g)
 	for _, id := range v.Fleet.WorkHosts() {
-		b, err := v.Evidence(hostKey(id))
-		if err != nil {
-			continue // the runner reports missing evidence
+		b.host = id
+		if o, ok := s.host[id]; ok {
+			b.judgeHost(o)
 		}
-		o, err := Parse(b)
-		if err != nil {
-			out = append(out, record.Finding{Code: "host-unreadable", Host: id, Evidence: string(hostKey(id)), Message: fmt.Sprintf("host %s: %v", id, err),
-				Hint: "the evidence holds what its shell printed; narwhal gate run --again A asks again"})
+		if c, ok := s.clock[id]; ok {
+			b.judgeClock(c)
+		}
+		if h, ok := s.hardware[id]; ok {
+			b.judgeHardware(h)
+		}
+		if n, ok := s.network[id]; ok {
+			b.judgeNetwork(n)
+		}
+		b.judgeRDMA(s)
+		b.judgeAffinity(s)
+		b.judgeImages(s.images[id])
+		for _, t := range s.models[id].Trees {
+			b.judgeTree(t)
+		}
+	}
+	b.judgeEqual(s)
+	return b.found
+}
+
+// bench collects findings of one host after the other.
+type bench struct {
+	view      gates.View
+	fleet     fleet.Fleet
+	addresses map[string]netip.Addr // of engine hosts
+	host      string
+	key       record.Key
+	found     []record.Finding
+}
+
+// add reports what was wanted and what is there instead. The result is the finding, so that
+// it can be made a note.
+func (b *bench) add(code, want, got, hint string) *record.Finding {
+	b.found = append(b.found, record.Finding{Code: code, Host: b.host, Want: want, Got: got, Evidence: string(b.key), Hint: hint,
+		Message: fmt.Sprintf("host %s: %s: got %s, want %s", b.host, code, got, want)})
+	return &b.found[len(b.found)-1]
+}
+
+// read takes the evidence apart. Missing evidence is the runner's to report.
+func (b *bench) read(g Gate) seen {
+	s := seen{map[string]Observation{}, map[string]Clock{}, map[string]Hardware{}, map[string]Network{}, map[string][]Image{}, map[string]Checkpoints{}}
+	for _, k := range g.Expect(b.fleet) {
+		data, err := b.view.Evidence(k)
+		if err != nil || k == inputsKey {
 			continue
 		}
-		out = append(out, judgeHost(v, id, o)...)
+		id := k.Subjects()[0]
+		switch k.Kind() {
+		case "host":
+			err = keep(s.host, id, data, Parse)
+		case "clock":
+			err = keep(s.clock, id, data, decode[Clock])
+		case "hardware":
+			err = keep(s.hardware, id, data, ParseHardware)
+		case "network":
+			err = keep(s.network, id, data, ParseNetwork)
+		case "images":
+			err = keep(s.images, id, data, func(d []byte) ([]Image, error) { return ParseImages(d, b.fleet.Images(id)) })
+		case "model":
+			err = keep(s.models, id, data, decode[Checkpoints])
+		}
+		if err != nil {
+			b.host, b.key = id, k
+			b.add("host-unreadable", "an answer that is whole", err.Error(), "the evidence holds what its shell printed; narwhal gate run --again A asks again")
+		}
+	}
+	return s
+}
+
+func keep[T any](into map[string]T, id string, data []byte, parse func([]byte) (T, error)) error {
+	v, err := parse(data)
+	if err == nil {
+		into[id] = v
+	}
+	return err
+}
+
+func decode[T any](data []byte) (T, error) {
+	var v T
+	err := json.Unmarshal(data, &v)
+	return v, err
+}
+
+// real reports whether the host carries an engine that is more than simulated.
+func (b *bench) real() bool {
+	return slices.ContainsFunc(b.fleet.Engines, func(e fleet.Engine) bool {
+		l, ok := b.fleet.LaunchOf(e.IID)
+		return ok && b.fleet.HostOf(e.IID) == b.host && l.Kind != fleet.LaunchSimulated
+	})
+}
+
+// judgeEqual compares hosts with each other.
+func (b *bench) judgeEqual(s seen) {
+	digests := map[string]map[string]string{} // path → host → digest
+	for id, o := range s.host {
 		for _, f := range o.Files {
-			if !slices.Contains(v.Fleet.Deploy.Hosts[id].Files, f.Path) {
+			if !slices.Contains(b.fleet.Deploy.Hosts[id].Files, f.Path) {
 				continue // nobody asked for it
 			}
 			if digests[f.Path] == nil {
@@ -38,97 +136,32 @@ func (Gate) Judge(v gates.View) []record.Finding {
 			digests[f.Path][id] = f.SHA256
 		}
 	}
-	return append(out, judgeReplicas(v.Fleet.WorkHosts(), digests)...)
-}
-
-// machines maps uname -m to Go's names.
-var machines = map[string]string{"x86_64": "amd64", "amd64": "amd64", "aarch64": "arm64", "arm64": "arm64"}
-
-func judgeHost(v gates.View, id string, o Observation) []record.Finding {
-	var out []record.Finding
-	at := string(hostKey(id))
-	add := func(code, want, got, hint string) {
-		out = append(out, record.Finding{Code: code, Host: id, Want: want, Got: got, Evidence: at, Hint: hint,
-			Message: fmt.Sprintf("host %s: %s: got %s, want %s", id, code, got, want)})
-	}
-	if arch := v.Release.Arch; arch != "" {
-		if got := osName(o.OS) + "/" + machines[o.Machine]; got != arch {
-			add("host-architecture", arch, got, "give a narwhal binary for that machine: deploy.release.binary")
-		}
-	}
-	d := v.Fleet.Deploy
-	if min := int64(d.Policy.MinDiskFree); o.DiskFree < min {
-		add("disk-space", d.Policy.MinDiskFree.String()+" free", size(o.DiskFree), "free space there or lower deploy.policy.min_disk_free")
-	}
-	if !o.Writable {
-		add("root-not-writable", "a root folder that "+o.User+" may write", d.Hosts[id].Root, "create the folder and give it to "+o.User+", or set another root")
-	}
-	if off, ok := offset(v, id, o); ok && off > d.Policy.MaxClockOffset.D() && d.Policy.MaxClockOffset > 0 {
-		add("clock-offset", "at most "+d.Policy.MaxClockOffset.String(), off.Round(time.Millisecond).String(), "let the host follow a time server, then run narwhal gate run --again A")
-	}
-	if i := d.Fabric.Interface; i != "" && !hasInterface(o, i) {
-		add("fabric-interface", "interface "+i, "none of that name", "set deploy.fabric.interface to one of the host's interfaces")
-	}
-	hashed := map[string]bool{}
-	for _, f := range o.Files {
-		hashed[f.Path] = f.SHA256 != ""
-	}
-	for _, path := range d.Hosts[id].Files {
-		if !hashed[path] {
-			add("file-absent", path, "absent or unreadable", "copy the file to the host or drop it from its files")
-		}
-	}
-	return out
-}
-
-func osName(uname string) string {
-	switch uname {
-	case "Linux":
-		return "linux"
-	case "Darwin":
-		return "darwin"
-	}
-	return uname
-}
-
-// offset is how far the host's clock stood from the workstation's when its answer came:
-// an upper bound, since the way of the answer counts in.
-func offset(v gates.View, id string, o Observation) (time.Duration, bool) {
-	when, ok := v.Taken(hostKey(id))
-	if !ok {
-		return 0, false
-	}
-	s := min(math.Abs(o.Clock-float64(when.UnixNano())/1e9), math.MaxInt32) // 68 years
-	return time.Duration(s * float64(time.Second)), true
-}
-
-func hasInterface(o Observation, name string) bool {
-	for _, i := range o.Interfaces {
-		if i.Name == name {
-			return true
-		}
-	}
-	return false
-}
-
-// judgeReplicas names files that differ between hosts that both have them.
-func judgeReplicas(hosts []string, digests map[string]map[string]string) []record.Finding {
-	var out []record.Finding
 	for _, path := range slices.Sorted(maps.Keys(digests)) {
-		by := digests[path]
-		first, digest := "", ""
-		for _, h := range hosts {
-			switch d := by[h]; {
-			case d == "":
-			case digest == "":
-				first, digest = h, d
-			case d != digest:
-				out = append(out, record.Finding{Code: "replica-differs", Host: h, Want: digest, Got: d, Evidence: string(hostKey(h)),
-					Message: fmt.Sprintf("%s differs between hosts %s and %s", path, first, h), Hint: "copy the same file to both hosts"})
-			}
+		b.equal(digests[path], hostKey, func(first string) *record.Finding {
+			f := b.add("replica-differs", "", "", "copy the same file to both hosts")
+			f.Message = fmt.Sprintf("%s differs between hosts %s and %s", path, first, b.host)
+			return f
+		})
+	}
+	b.equalModels(s)
+	b.equalFabric(s)
+	b.equalDevices(s)
+}
+
+// equal reports each host whose value is not that of the first one that has any.
+func (b *bench) equal(by map[string]string, key func(string) record.Key, report func(first string) *record.Finding) {
+	first, want := "", ""
+	for _, id := range b.fleet.WorkHosts() {
+		switch got := by[id]; {
+		case got == "":
+		case want == "":
+			first, want = id, got
+		case got != want:
+			b.host, b.key = id, key(id)
+			f := report(first)
+			f.Want, f.Got = want, got
 		}
 	}
-	return out
 }
 
 func size(n int64) string { return fleet.Size(n >> 20 << 20).String() }

@@ -136,6 +136,8 @@ type Finding struct {
 	Evidence string `json:"evidence,omitempty"`
 	Hint     string `json:"hint,omitempty"`
 	Message  string `json:"message,omitempty"`
+	// Note marks what a person should know and what does not fail the gate.
+	Note bool `json:"note,omitempty"`
 }
 
 // clip shortens foreign text for an error.
