@@ -12,7 +12,7 @@ type difference struct {
 var deliberate = []difference{
 	{name: "buffered_completion, buffered_completion_token_ids, buffered_chat, buffered_error_after_tokens_then_retry, single_engine_aggregated, two_decode_engines_aggregated",
 		what: `choices[0].logprobs absent → null; choices[0].stop_reason absent → null`,
-		why:  "A buffered answer has the members that an engine's own buffered answer has, empty ones included."},
+		why:  "A buffered answer names logprobs and stop_reason where they are empty, as an engine's own does. Its other empty members (prompt_logprobs, token_ids, refusal and the like) are left out."},
 	{name: "buffered_chat_tools",
 		what: `choices[0].logprobs absent → null; choices[0].message.content "" → null; choices[0].stop_reason absent → null`,
 		why:  "As above; a message that only calls tools has null content, as engines and the public API write it."},
