@@ -6,7 +6,7 @@ LDFLAGS     := -s -w -X main.version=$(VERSION)
 STATICCHECK := honnef.co/go/tools/cmd/staticcheck@v0.7.0
 FUZZTIME    ?= 20s
 
-.PHONY: help build demo test race fuzz bench bench-once sim soak clients real-engines lint docs verify release clean
+.PHONY: help build demo test race fuzz bench bench-once sim soak clients real-engines interop lint docs verify release clean
 CACHE       ?= $(or $(XDG_CACHE_HOME),$(HOME)/.cache)/narwhal
 
 help: ## Lists the targets
@@ -51,6 +51,11 @@ real-engines: ## Runs the conformance suite and a router on real vLLM (CPU, NIXL
 	internal/realengines/install.sh $(CACHE)/real-engines
 	test -e $(CACHE)/real-model/config.json || $(CACHE)/real-engines/bin/python internal/realengines/model.py $(CACHE)/real-model
 	NARWHAL_REAL_ENGINES=$(CACHE)/real-engines NARWHAL_REAL_MODEL=$(CACHE)/real-model $(GO) test -count=1 -tags realengines -p 1 -timeout 60m -run Real -v ./runtime/engine/conformance ./runtime/router
+
+interop: ## Bundles with sigstore-go and cosign, both ways; fetches modules and builds cosign once (minutes)
+	test -x $(CACHE)/cosign || GOBIN=$(CACHE) $(GO) install github.com/sigstore/cosign/v3/cmd/cosign@v3.1.3
+	cd attest/interop && COSIGN=$(CACHE)/cosign $(GO) test -count=1 -timeout 20m ./...
+	cd attest/kms && $(GO) vet ./...
 
 lint: ## gofmt, vet, staticcheck (fetches staticcheck once)
 	@test -z "$$(gofmt -l .)" || { gofmt -l .; exit 1; }

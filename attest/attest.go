@@ -7,7 +7,9 @@
 // read in one form only, and that each refusal is a sentinel below ErrUnverified.
 // It refuses the network and, in signing and verifying, the clock: a plain key
 // carries no trusted time, so any time in a predicate is a claim. Log entries and
-// timestamps in a bundle are not checked; Verified names them as ignored.
+// timestamps in a bundle signed with a plain key are not checked; Verified names them as
+// ignored. A bundle signed with a short-lived certificate is believed only with a trusted
+// root and identities given by the caller; its log entry is checked, offline.
 //
 // It is the only package that imports sigstore.
 package attest
@@ -76,6 +78,17 @@ var (
 	ErrStartTicks    = refusal("start_ticks", "another process has the engine's pid")
 	ErrLaunch        = refusal("launch_digest", "the engine was launched differently")
 	ErrDocument      = refusal("document", "not an attestation of the accepted form")
+	ErrObservation   = refusal("observation", "the statement does not tell what its host shows of the process")
+	ErrContainer     = refusal("container", "the engine runs in another container")
+	ErrCheckpoint    = refusal("checkpoint", "the model's files differ")
+	ErrTokenizer     = refusal("tokenizer", "the tokenizer's files differ")
+	ErrEngineConfig  = refusal("engine_config", "the engine's command line, environment or configuration files differ")
+	ErrUCXVersion    = refusal("ucx_version", "another version of UCX is loaded")
+	ErrNIXLVersion   = refusal("nixl_version", "another version of NIXL is loaded")
+	ErrTransports    = refusal("transports", "a resolved transport is gone")
+	ErrGPUs          = refusal("gpus", "the engine has other GPUs open")
+	ErrListener      = refusal("listener", "another process serves the engine's address")
+	ErrChanged       = refusal("changed_since_start", "files of the model changed after the engine had started")
 )
 
 // Errors of callers.

@@ -35,7 +35,9 @@ type signatureT struct {
 
 // parsed is a bundle whose form is right; nothing in it is believed yet.
 type parsed struct {
-	hint        string
+	hint        string // "" with a certificate
+	certificate []byte // DER
+	entries     []any  // of the log, with a certificate
 	payloadType string
 	payload     []byte
 	sig         []byte
@@ -58,11 +60,22 @@ func parseBundle(raw []byte) (parsed, error) {
 	mat := f.object(top, "verificationMaterial")
 	env := f.object(top, "dsseEnvelope")
 	f.keys(top, []string{"mediaType", "verificationMaterial", "dsseEnvelope"})
-	f.keys(mat, []string{"publicKey"}, "tlogEntries", "timestampVerificationData")
+	by := "publicKey"
+	if _, ok := mat["certificate"]; ok {
+		by = "certificate"
+	}
+	f.keys(mat, []string{by}, "tlogEntries", "timestampVerificationData")
 	f.keys(env, []string{"payload", "payloadType", "signatures"})
-	key := f.object(mat, "publicKey")
-	f.keys(key, []string{"hint"})
-	p.hint, p.payloadType = f.text(key, "hint"), f.text(env, "payloadType")
+	key := f.object(mat, by)
+	if by == "certificate" {
+		f.keys(key, []string{"rawBytes"})
+		p.certificate = f.bytes(key, "rawBytes")
+		p.entries, _ = mat["tlogEntries"].([]any)
+	} else {
+		f.keys(key, []string{"hint"})
+		p.hint = f.text(key, "hint")
+	}
+	p.payloadType = f.text(env, "payloadType")
 	p.payload = f.bytes(env, "payload")
 	if f.err != nil {
 		return p, fmt.Errorf("read bundle: %w: %w", ErrFormat, f.err)
@@ -71,7 +84,7 @@ func parseBundle(raw []byte) (parsed, error) {
 		return p, fmt.Errorf("read bundle: %w: %q", ErrMediaType, clip(mediaType))
 	}
 	for _, k := range []string{"tlogEntries", "timestampVerificationData"} {
-		if v, ok := mat[k]; ok && !empty(v) {
+		if v, ok := mat[k]; ok && !empty(v) && (k != "tlogEntries" || p.certificate == nil) {
 			p.ignored = append(p.ignored, k)
 		}
 	}

@@ -13,6 +13,7 @@ import (
 	"net/http"
 
 	"github.com/narwhal-fleet/narwhal/attest/canonical"
+	"github.com/narwhal-fleet/narwhal/attest/look"
 	"github.com/narwhal-fleet/narwhal/fleet"
 )
 
@@ -31,6 +32,10 @@ type EnginePolicy struct {
 	// LaunchDigest is compared as text; "" with AnyLaunch leaves it open.
 	LaunchDigest string
 	AnyLaunch    bool
+	// Observed is what was seen of the process on its host before; AnyObserved leaves
+	// it open. Who listens, and files that changed under the engine, count either way.
+	Observed    look.Observed
+	AnyObserved bool
 }
 
 // EngineClaim is what a verified statement says about an engine.
@@ -38,6 +43,7 @@ type EngineClaim struct {
 	Response Response
 	Identity EngineIdentity
 	Nonce    string
+	Observed look.Observed // nil for none
 }
 
 const startTolerance = 1e-6 // seconds, as in the reference
@@ -64,6 +70,8 @@ func (p EnginePolicy) check() error {
 		return open("either pid, boot id and start ticks, or AnyProcess")
 	case (p.LaunchDigest == "") != p.AnyLaunch:
 		return open("either a launch digest or AnyLaunch")
+	case (p.Observed == nil) != p.AnyObserved:
+		return open("either an observation or AnyObserved")
 	}
 	return nil
 }
@@ -97,7 +105,7 @@ func VerifyEngine(bundle []byte, p EnginePolicy) (EngineClaim, error) {
 func claimOf(st Statement) (EngineClaim, error) {
 	tree, err := canonical.ParseObject(st.Predicate)
 	if err == nil {
-		err = onlyKeys(tree, []string{"nonce", "attestation"}, "process")
+		err = onlyKeys(tree, []string{"nonce", "attestation"}, "process", "observed")
 	}
 	var p enginePredicate
 	if err == nil {
@@ -113,7 +121,12 @@ func claimOf(st Statement) (EngineClaim, error) {
 	if err := matchSubjects([]Subject{SHA256Subject(EngineSubject, r.Digest)}, st.Subject); err != nil {
 		return EngineClaim{}, err
 	}
-	claim := EngineClaim{Response: r, Nonce: p.Nonce, Identity: EngineIdentity{Version: r.EngineVersion, ProcessStart: r.ProcessStart}}
+	if p.Observed != nil {
+		if err := p.Observed.Check(); err != nil {
+			return EngineClaim{}, fmt.Errorf("read predicate: %w: %w", ErrDocument, err)
+		}
+	}
+	claim := EngineClaim{Response: r, Nonce: p.Nonce, Observed: p.Observed, Identity: EngineIdentity{Version: r.EngineVersion, ProcessStart: r.ProcessStart}}
 	if p.Process != nil {
 		claim.Identity.PID, claim.Identity.BootID, claim.Identity.StartTicks = p.Process.PID, p.Process.BootID, p.Process.StartTicks
 	}
@@ -152,7 +165,7 @@ func (p EnginePolicy) differences(c EngineClaim) []error {
 	if !p.AnyLaunch && p.LaunchDigest != c.Response.LaunchDigest {
 		differ(ErrLaunch, p.LaunchDigest, c.Response.LaunchDigest)
 	}
-	return out
+	return append(out, p.unlike(c.Observed)...)
 }
 
 // RequestStatement asks a sidecar (http://address:port) for a statement over the

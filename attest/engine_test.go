@@ -24,7 +24,7 @@ func TestVerifyEngine(t *testing.T) {
 	me.Version, me.ProcessStart = "0.30.0", 1764442262
 	contract := testContract()
 	nonce := NewNonce()
-	policy := EnginePolicy{Key: s.Public(), Nonce: nonce, Contract: &contract, Identity: me, LaunchDigest: side.Response().LaunchDigest}
+	policy := EnginePolicy{Key: s.Public(), Nonce: nonce, Contract: &contract, Identity: me, LaunchDigest: side.Response().LaunchDigest, AnyObserved: true}
 	bundle, err := RequestStatement(context.Background(), nil, srv.URL, nonce)
 	if err != nil {
 		t.Fatal(err)
@@ -58,6 +58,7 @@ func TestVerifyEngine(t *testing.T) {
 		"open identity":     {func(p *EnginePolicy) { p.Identity = EngineIdentity{} }, []error{ErrPolicy}},
 		"open process":      {func(p *EnginePolicy) { p.Identity.BootID = "" }, []error{ErrPolicy}},
 		"open launch":       {func(p *EnginePolicy) { p.LaunchDigest = "" }, []error{ErrPolicy}},
+		"open observation":  {func(p *EnginePolicy) { p.AnyObserved = false }, []error{ErrPolicy}},
 		"contradicts":       {func(p *EnginePolicy) { p.AnyContract = true }, []error{ErrPolicy}},
 		"left open, loudly": {func(p *EnginePolicy) { p.Contract, p.AnyContract, p.LaunchDigest, p.AnyLaunch = nil, true, "", true }, nil},
 		"start within 1 µs": {func(p *EnginePolicy) { p.Identity.ProcessStart += 5e-7 }, nil},
@@ -93,7 +94,7 @@ func TestEngineStatementMustFitItself(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	policy := EnginePolicy{Key: s.Public(), Nonce: nonce, AnyContract: true, AnyLaunch: true, AnyProcess: true, Identity: EngineIdentity{Version: "0.30.0", ProcessStart: 5}}
+	policy := EnginePolicy{Key: s.Public(), Nonce: nonce, AnyContract: true, AnyLaunch: true, AnyProcess: true, AnyObserved: true, Identity: EngineIdentity{Version: "0.30.0", ProcessStart: 5}}
 	sign := func(subject, typ, predicate string) []byte {
 		return mustSign(t, s, Statement{Subject: []Subject{SHA256Subject(EngineSubject, subject)}, PredicateType: typ, Predicate: json.RawMessage(predicate)})
 	}

@@ -18,6 +18,8 @@ type SidecarConfig struct {
 	Document Document
 	Identity IdentityReader
 	Signer   *Signer // nil = no statements
+	// Looker adds to statements what the host shows of the process; nil = not.
+	Looker Looker
 	// Ready is called once with the address, before the first request; nil = not.
 	Ready func(net.Addr)
 }
@@ -34,6 +36,7 @@ func Serve(ctx context.Context, cfg SidecarConfig) error {
 	if err != nil {
 		return fmt.Errorf("serve attestation: %w", err)
 	}
+	s.looker = cfg.Looker
 	listen := cfg.Listen
 	if listen == "" {
 		listen = DefaultListen

@@ -13,6 +13,7 @@ import (
 	"time"
 
 	"github.com/narwhal-fleet/narwhal/attest/canonical"
+	"github.com/narwhal-fleet/narwhal/attest/look"
 )
 
 // PredicateEngine is the predicate type of an engine's statement.
@@ -31,6 +32,8 @@ type Sidecar struct {
 	response Response
 	body     []byte
 	slots    chan struct{}
+	looker   Looker // nil = statements do not tell what the host shows
+	looking  chan struct{}
 
 	mu   sync.Mutex
 	lost error // why the sidecar stopped answering for good, nil while it does
@@ -68,7 +71,7 @@ func NewSidecar(ctx context.Context, doc Document, reader IdentityReader, signer
 	}
 	return &Sidecar{
 		doc: doc, reader: reader, signer: signer, bound: id, response: resp, body: body,
-		slots: make(chan struct{}, concurrentReads),
+		slots: make(chan struct{}, concurrentReads), looking: make(chan struct{}, 1),
 	}, nil
 }
 
@@ -141,7 +144,12 @@ func (s *Sidecar) statement(w http.ResponseWriter, r *http.Request) {
 		problem(w, http.StatusServiceUnavailable, "engine_unavailable", err)
 		return
 	}
-	out, err := s.sign(nonce)
+	seen, err := s.look(r.Context())
+	if err != nil {
+		problem(w, http.StatusServiceUnavailable, lookCode(err), err)
+		return
+	}
+	out, err := s.sign(nonce, seen)
 	if err != nil {
 		problem(w, http.StatusInternalServerError, "signing", errors.New("the statement could not be signed"))
 		return
@@ -174,6 +182,7 @@ type enginePredicate struct {
 	Nonce       string          `json:"nonce"`
 	Attestation json.RawMessage `json:"attestation"` // contract, launch, engine: the response as served
 	Process     *process        `json:"process,omitempty"`
+	Observed    look.Observed   `json:"observed,omitempty"`
 }
 
 type process struct {
@@ -182,8 +191,8 @@ type process struct {
 	StartTicks int64  `json:"start_ticks"`
 }
 
-func (s *Sidecar) sign(nonce string) ([]byte, error) {
-	p := enginePredicate{Nonce: nonce, Attestation: s.body}
+func (s *Sidecar) sign(nonce string, seen look.Observed) ([]byte, error) {
+	p := enginePredicate{Nonce: nonce, Attestation: s.body, Observed: seen}
 	if s.bound.PID != 0 {
 		p.Process = &process{PID: s.bound.PID, BootID: s.bound.BootID, StartTicks: s.bound.StartTicks}
 	}

@@ -12,8 +12,11 @@ import (
 
 // Policy says what a verifier believes. Every choice must be made.
 type Policy struct {
-	// Keys are trusted; at least one.
+	// Keys are trusted; at least one, unless Identities are.
 	Keys []*Public
+	// Identities are trusted where a certificate below Root names them.
+	Identities []CertIdentity
+	Root       *TrustedRoot
 	// PredicateTypes are accepted; at least one.
 	PredicateTypes []string
 	// Subjects are exactly the statement's subjects, in any order. An empty name
@@ -26,6 +29,8 @@ type Policy struct {
 // Verifier checks bundles against a policy. It may be used from many goroutines.
 type Verifier struct {
 	keys       map[string]*Public
+	identities []CertIdentity
+	root       *TrustedRoot
 	predicates []string
 	subjects   []Subject
 	any        bool
@@ -34,18 +39,32 @@ type Verifier struct {
 // Verified is what a verified bundle says.
 type Verified struct {
 	Statement Statement
-	Key       *Public // the trusted key that signed
-	Payload   []byte  // the statement's bytes as signed
+	Key       *Public // the key that signed: a trusted one, or that of the certificate
+	// Identity is whom the certificate names, nil for a plain key.
+	Identity *CertIdentity
+	Payload  []byte // the statement's bytes as signed
 	// Ignored names material in the bundle that was not checked.
 	Ignored []string
+}
+
+// Signer names who signed: the identity, else the key's hint.
+func (v Verified) Signer() string {
+	if v.Identity != nil {
+		return v.Identity.Subject + " by the word of " + v.Identity.Issuer
+	}
+	return v.Key.Hint()
 }
 
 // NewVerifier refuses, with ErrPolicy, a policy that leaves a choice open or contradicts itself.
 func NewVerifier(p Policy) (*Verifier, error) {
 	open := func(what string) error { return fmt.Errorf("make verifier: %w: %s", ErrPolicy, what) }
 	switch {
-	case len(p.Keys) == 0 || slices.Contains(p.Keys, nil):
+	case len(p.Keys)+len(p.Identities) == 0 || slices.Contains(p.Keys, nil):
 		return nil, open("no key is trusted")
+	case (len(p.Identities) == 0) != (p.Root == nil):
+		return nil, open("identities and a trusted root come together")
+	case slices.ContainsFunc(p.Identities, func(i CertIdentity) bool { return i.Issuer == "" || i.Subject == "" }):
+		return nil, open("an identity lacks its issuer or subject")
 	case len(p.PredicateTypes) == 0 || slices.Contains(p.PredicateTypes, ""):
 		return nil, open("no predicate type is named")
 	case len(p.Subjects) == 0 && !p.AnySubject:
@@ -53,7 +72,7 @@ func NewVerifier(p Policy) (*Verifier, error) {
 	case len(p.Subjects) > 0 && p.AnySubject:
 		return nil, open("subjects and AnySubject together")
 	}
-	v := &Verifier{keys: map[string]*Public{}, predicates: slices.Clone(p.PredicateTypes), subjects: slices.Clone(p.Subjects), any: p.AnySubject}
+	v := &Verifier{keys: map[string]*Public{}, identities: slices.Clone(p.Identities), root: p.Root, predicates: slices.Clone(p.PredicateTypes), subjects: slices.Clone(p.Subjects), any: p.AnySubject}
 	for _, s := range p.Subjects {
 		if err := s.check(); err != nil {
 			return nil, open(err.Error())
@@ -75,8 +94,13 @@ func (v *Verifier) Verify(bundle []byte) (*Verified, error) {
 	if err != nil {
 		return nil, err
 	}
+	var id *CertIdentity
 	key, ok := v.keys[p.hint]
-	if !ok {
+	if p.certificate != nil {
+		if id, key, err = v.keyless(p); err != nil {
+			return nil, err
+		}
+	} else if !ok {
 		return nil, fmt.Errorf("verify bundle: %w: %q", ErrUnknownKey, clip(p.hint))
 	}
 	if p.payloadType != PayloadType {
@@ -97,7 +121,7 @@ func (v *Verifier) Verify(bundle []byte) (*Verified, error) {
 			return nil, err
 		}
 	}
-	return &Verified{Statement: st, Key: key, Payload: p.payload, Ignored: p.ignored}, nil
+	return &Verified{Statement: st, Key: key, Identity: id, Payload: p.payload, Ignored: p.ignored}, nil
 }
 
 func checkSignature(key *Public, p parsed) error {

@@ -203,9 +203,10 @@ type Policy struct {
 
 // Sign names the operator's key and who is trusted.
 type Sign struct {
-	Key        string    `json:"key"` // "" = the state directory's own key, else "file:PATH"
+	Key        string    `json:"key"` // "" = the state directory's own key, else "file:PATH" or a key management's reference
 	Passphrase SecretRef `json:"passphrase"`
-	Trust      []string  `json:"trust"` // "file:PATH" of public keys
+	Trust      []string  `json:"trust"`  // "file:PATH" of public keys
+	Policy     string    `json:"policy"` // "file:PATH" of a signing policy, "" = Trust may sign everything
 }
 
 // Limits bound a run.

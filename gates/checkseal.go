@@ -9,10 +9,13 @@ import (
 	"github.com/narwhal-fleet/narwhal/gates/record"
 )
 
-// checkSeal verifies one seal against trusted keys and against the line that it names.
-func checkSeal(v *attest.Verifier, bundle []byte, s record.Seal, name string) (*attest.Verified, error) {
+// checkSeal verifies one seal against trusted signers and against the line that it names.
+func checkSeal(v *attest.Verifier, trust attest.Signers, bundle []byte, s record.Seal, name string) (*attest.Verified, error) {
 	got, err := v.Verify(bundle)
 	if err != nil {
+		return nil, err
+	}
+	if err := trust.Allow(got, name); err != nil {
 		return nil, err
 	}
 	var p SealedGate // a rollback's predicate has run and seq in the same places

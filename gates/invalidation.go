@@ -41,6 +41,7 @@ var Invalidation = []Bond{
 	{"D/budget", []string{"fleet/fabric", "cache"}},
 	{"D/edge/{a}/{b}", []string{"fleet/fabric", "fleet/host/{a}", "fleet/host/{b}", "host/{a}/route/{b}", "host/{b}/route/{a}"}},
 
+	{"E/observed/{e}", []string{"fleet/launch/{e}", "proc/engine-{e}/id"}},
 	{"E/sidecar/{e}", []string{"fleet/attest/{e}", "fleet/contract", "proc/engine-{e}/id", "proc/sidecar-{e}/id"}},
 	{"E/statement/{e}", []string{"fleet/contract", "proc/engine-{e}/id", "proc/sidecar-{e}/id"}},
 

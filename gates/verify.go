@@ -17,7 +17,7 @@ type Verification struct {
 	Events   int       `json:"events"`
 	Seals    int       `json:"seals"`
 	Objects  int       `json:"objects"`
-	Signer   string    `json:"signer"` // hint of the key, "" without a seal
+	Signer   string    `json:"signer"` // hint of the key, or the identity; "" without a seal
 	Problems []Trouble `json:"problems"`
 	Notices  []Trouble `json:"notices"`
 }
@@ -34,6 +34,11 @@ type Trouble struct {
 // Verify checks a run's folder offline: chain and objects, signatures against the
 // trusted keys, and each verdict recomputed from its evidence.
 func Verify(dir string, pipeline []Gate, trust []*attest.Public) (Verification, error) {
+	return VerifyBy(dir, pipeline, attest.SignersOf(trust))
+}
+
+// VerifyBy is Verify with signers of whom each may seal certain gates.
+func VerifyBy(dir string, pipeline []Gate, trust attest.Signers) (Verification, error) {
 	rep, err := record.Verify(dir)
 	if err != nil {
 		return Verification{}, err
@@ -45,7 +50,7 @@ func Verify(dir string, pipeline []Gate, trust []*attest.Public) (Verification, 
 	for _, p := range rep.Notices {
 		v.Notices = append(v.Notices, Trouble{Code: p.Code, File: p.File, Message: p.Message})
 	}
-	v.replay(dir, pipeline, v.seals(dir, rep, trust), newest(rep))
+	v.replay(dir, pipeline, v.seals(dir, rep, trust), trust, newest(rep))
 	return v, nil
 }
 
@@ -63,14 +68,14 @@ func newest(rep record.Report) map[int64]bool {
 }
 
 // seals checks each name's newest seal. It returns nil when nothing can be verified.
-func (v *Verification) seals(dir string, rep record.Report, trust []*attest.Public) *attest.Verifier {
-	if len(trust) == 0 {
+func (v *Verification) seals(dir string, rep record.Report, trust attest.Signers) *attest.Verifier {
+	if len(trust.List) == 0 {
 		if len(rep.Seals) > 0 {
 			v.add("no_trust", "", "", "no key is trusted, so no seal can be verified")
 		}
 		return nil
 	}
-	verifier, err := attest.NewVerifier(attest.Policy{Keys: trust, PredicateTypes: []string{PredicateGate, PredicateRollback}, AnySubject: true})
+	verifier, err := attest.NewVerifier(trust.Policy([]string{PredicateGate, PredicateRollback}))
 	if err != nil {
 		v.add("no_trust", "", "", "%v", err)
 		return nil
@@ -79,9 +84,9 @@ func (v *Verification) seals(dir string, rep record.Report, trust []*attest.Publ
 		b, err := readSeal(filepath.Join(dir, s.File))
 		if err == nil {
 			var got *attest.Verified
-			if got, err = checkSeal(verifier, b, s.Sealed.Seal, s.Name); err == nil {
+			if got, err = checkSeal(verifier, trust, b, s.Sealed.Seal, s.Name); err == nil {
 				v.Seals++
-				v.Signer = got.Key.Hint()
+				v.Signer = got.Signer()
 				continue
 			}
 		}
@@ -109,7 +114,7 @@ func readSeal(path string) ([]byte, error) {
 
 // replay folds the log again, judges every verdict from the evidence of its moment, and
 // compares every seal, older ones too, with the record of its moment.
-func (v *Verification) replay(dir string, pipeline []Gate, verifier *attest.Verifier, newest map[int64]bool) {
+func (v *Verification) replay(dir string, pipeline []Gate, verifier *attest.Verifier, trust attest.Signers, newest map[int64]bool) {
 	snap, err := record.Read(dir)
 	if err != nil {
 		return // the chain's own problem is listed
@@ -126,14 +131,14 @@ func (v *Verification) replay(dir string, pipeline []Gate, verifier *attest.Veri
 			v.verdict(byLetter[ev.Gate], ev, state, snap.Load)
 		}
 		if ev.Kind == record.KindSeal && verifier != nil {
-			v.sealed(verifier, letters, ev, state, snap.Load, newest[ev.Seq])
+			v.sealed(verifier, trust, letters, ev, state, snap.Load, newest[ev.Seq])
 		}
 		state = record.Fold(state, ev)
 	}
 }
 
 // sealed checks one seal event. The newest seal's signature is checked where its file is.
-func (v *Verification) sealed(verifier *attest.Verifier, letters []string, ev record.Event, state record.State, load func(record.Ref) ([]byte, error), newest bool) {
+func (v *Verification) sealed(verifier *attest.Verifier, trust attest.Signers, letters []string, ev record.Event, state record.State, load func(record.Ref) ([]byte, error), newest bool) {
 	said, err := record.Body[record.Seal](ev)
 	if err != nil {
 		return // the chain's own problem is listed
@@ -142,7 +147,7 @@ func (v *Verification) sealed(verifier *attest.Verifier, letters []string, ev re
 	if err != nil {
 		return // the missing object is listed
 	}
-	got, err := checkSeal(verifier, b, said, ev.Gate)
+	got, err := checkSeal(verifier, trust, b, said, ev.Gate)
 	if err == nil {
 		err = checkSealed(letters, state, ev.Gate, got.Statement.Predicate)
 	} else if newest {

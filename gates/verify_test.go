@@ -283,3 +283,30 @@ func TestInputsFacts(t *testing.T) {
 		t.Error("deploy counts as what the router reads")
 	}
 }
+
+// TestVerifyByScope trusts a key with some gates alone.
+func TestVerifyByScope(t *testing.T) {
+	r := newRig(t)
+	r.pass(Options{})
+	for name, c := range map[string]struct {
+		scope []string
+		want  []string
+	}{
+		"both gates": {[]string{"A", "C"}, nil},
+		"one gate":   {[]string{"A"}, []string{"seal_unverified"}},
+		"everything": {nil, nil},
+	} {
+		v, err := VerifyBy(r.dir, r.gates, attest.Signers{List: []attest.TrustedSigner{{Name: "o", Key: trusted(), Scope: c.scope}}})
+		if err != nil {
+			t.Fatal(err)
+		}
+		var got []string
+		for _, p := range v.Problems {
+			got = append(got, p.Code)
+			if p.Gate != "C" || !strings.Contains(p.Message, "may not sign") {
+				t.Errorf("%s: problem %+v", name, p)
+			}
+		}
+		equal(t, name, got, c.want)
+	}
+}

@@ -35,7 +35,13 @@ func attestServeVerb(a *app) *cobra.Command {
 			if err != nil {
 				return problem.Wrap(problem.Invalid, "key_unusable", "open the sidecar's key", err, "gate B makes one")
 			}
-			return attest.Serve(cmd.Context(), attest.SidecarConfig{Listen: listen, Document: doc, Identity: attest.HTTPIdentity{Base: engine, PID: pid}, Signer: signer})
+			looker, err := attest.LookerOf(doc)
+			if err != nil {
+				return problem.Wrap(problem.Invalid, "document_invalid", "read the attestation", err, "gate E writes one")
+			}
+			return attest.Serve(cmd.Context(), attest.SidecarConfig{
+				Listen: listen, Document: doc, Identity: attest.HTTPIdentity{Base: engine, PID: pid}, Signer: signer, Looker: looker,
+			})
 		},
 	}
 	c.Flags().StringVar(&listen, "listen", attest.DefaultListen, "address to listen on")
@@ -51,8 +57,10 @@ func attestServeVerb(a *app) *cobra.Command {
 
 func attestVerifyVerb(a *app) *cobra.Command {
 	var keys, types []string
+	var root string
+	var who attest.CertIdentity
 	c := &cobra.Command{
-		Use: "verify BUNDLE [FILE...]", Short: "Verifies a Sigstore bundle offline against named keys, and that it speaks of the files", Args: cobra.MinimumNArgs(1),
+		Use: "verify BUNDLE [FILE...]", Short: "Verifies a Sigstore bundle offline against named keys or an identity, and that it speaks of the files", Args: cobra.MinimumNArgs(1),
 		RunE: func(cmd *cobra.Command, args []string) error {
 			raw, err := a.input(cmd.Context(), args[0], "read the bundle")
 			if err != nil {
@@ -73,6 +81,18 @@ func attestVerifyVerb(a *app) *cobra.Command {
 				}
 				p.Keys = append(p.Keys, k)
 			}
+			if root != "" {
+				raw, err := a.input(cmd.Context(), root, "read the trusted root")
+				if err != nil {
+					return err
+				}
+				if p.Root, err = attest.ParseTrustedRoot(raw); err != nil {
+					return problem.Wrap(problem.Invalid, "trust_unreadable", "read the trusted root", err, "give a Sigstore trusted root in JSON")
+				}
+			}
+			if root != "" || who != (attest.CertIdentity{}) {
+				p.Identities = []attest.CertIdentity{who}
+			}
 			v, err := attest.NewVerifier(p)
 			if err != nil {
 				return problem.Wrap(problem.Invalid, "policy_incomplete", "verify the bundle", err, policyHint(raw))
@@ -81,8 +101,8 @@ func attestVerifyVerb(a *app) *cobra.Command {
 			if err != nil {
 				return problem.Wrap(problem.Unverified, attest.Code(err), "verify the bundle", err, "the bundle, its key or its type is not the expected one")
 			}
-			a.result = &result{data: map[string]any{"statement": got.Statement, "signer": got.Key.Hint()}, text: func(w io.Writer) {
-				fmt.Fprintf(w, "%s, signed by %s\n", got.Statement.PredicateType, got.Key.Hint())
+			a.result = &result{data: map[string]any{"statement": got.Statement, "signer": got.Signer()}, text: func(w io.Writer) {
+				fmt.Fprintf(w, "%s, signed by %s\n", got.Statement.PredicateType, got.Signer())
 				for _, s := range got.Statement.Subject {
 					fmt.Fprintf(w, "  %s sha256:%s\n", s.Name, s.Digest["sha256"])
 				}
@@ -90,7 +110,10 @@ func attestVerifyVerb(a *app) *cobra.Command {
 			return nil
 		},
 	}
-	c.Flags().StringArrayVar(&keys, "key", nil, "trusted public key file; repeat for several (required)")
+	c.Flags().StringArrayVar(&keys, "key", nil, "trusted public key file; repeat for several (required without an identity)")
+	c.Flags().StringVar(&root, "trusted-root", "", "Sigstore trusted root, for bundles that are signed with a certificate")
+	c.Flags().StringVar(&who.Issuer, "issuer", "", "issuer that must stand by the identity, with --trusted-root")
+	c.Flags().StringVar(&who.Subject, "subject", "", "identity that must have signed, with --trusted-root: an address or a URI")
 	c.Flags().StringArrayVar(&types, "type", nil, "accepted predicate type; repeat for several (required)")
 	return c
 }

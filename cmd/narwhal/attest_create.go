@@ -25,7 +25,7 @@ func attestCreateVerb(a *app) *cobra.Command {
 		Use: "create FILE...", Short: "Signs a statement about files, as a Sigstore bundle", Args: cobra.MinimumNArgs(1),
 		RunE: func(cmd *cobra.Command, args []string) error { return a.attestFiles(cmd.Context(), f, args) },
 	}
-	c.Flags().StringVar(&f.key, "key", "", "private key file (default: operator.key in the state folder's keys)")
+	c.Flags().StringVar(&f.key, "key", "", "private key: a file, or awskms://, azurekms://, gcpkms:// or hashivault:// (default: operator.key in the state folder's keys)")
 	c.Flags().StringVar(&f.passphrase, "passphrase", "", "passphrase by reference: env:NAME or file:PATH")
 	c.Flags().StringVar(&f.kind, "type", "", "predicate type, a URI")
 	c.Flags().StringVar(&f.predicate, "predicate", "", "file with the predicate, a JSON object (default: an empty one)")
@@ -72,6 +72,9 @@ func (a *app) attestFiles(ctx context.Context, f createFlags, files []string) er
 
 // signerAt opens an existing key.
 func (a *app) signerAt(path, ref string) (*attest.Signer, error) {
+	if attest.IsKMS(path) {
+		return openKMS(path)
+	}
 	path, err := a.keyPath(path)
 	if err != nil {
 		return nil, err

@@ -170,11 +170,11 @@ func (a *app) demoBack(ctx context.Context, s *session, d *demoData) error {
 	if d.Rollback, err = s.runner.Rollback(ctx, p); err != nil {
 		return err
 	}
-	trust, err := s.trust()
+	trust, err := s.signers(s.app)
 	if err != nil {
 		return err
 	}
-	v, err := gates.Verify(s.dir, pipeline(), trust)
+	v, err := gates.VerifyBy(s.dir, pipeline(), trust)
 	if err != nil {
 		return err
 	}

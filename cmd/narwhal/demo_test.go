@@ -67,4 +67,8 @@ func TestDemo(t *testing.T) {
 	if v.code != 0 {
 		t.Errorf("verify ends with %d: %s", v.code, v.err)
 	}
+	statementsFit(t, d.Record, true)
+	if code, codes := independentlyIfThere(t, d.Record, filepath.Join(dir, "hosts", "keys", "operator.key.pub")); code != 0 {
+		t.Errorf("the independent verifier ends with %d: %v", code, codes)
+	}
 }

@@ -17,17 +17,19 @@ import (
 func gateVerifyVerb(a *app) *cobra.Command {
 	var f gateFlags
 	var trust []string
+	var policy string
 	c := &cobra.Command{
 		Use: "verify [PATH]", Short: "Verifies a run's whole record offline", Args: cobra.MaximumNArgs(1),
 		Long: "Verifies the chain, every object, the seals and each verdict, without a network. PATH is a run's folder,\n" +
-			"also a copied one. Trust comes from --trust, else from sign.trust of the fleet file, else from the key\n" +
-			"that the record itself names, which proves that nothing changed but not who signed.",
+			"also a copied one. Trust comes from --policy and --trust, else from sign.policy or sign.trust of the\n" +
+			"fleet file, else from the key that the record itself names, which proves that nothing changed but not\n" +
+			"who signed.",
 		RunE: func(cmd *cobra.Command, args []string) error {
-			dir, keys, named, err := a.verifyInputs(cmd, f, args, trust)
+			dir, signers, named, err := a.verifyInputs(cmd, f, args, trust, policy)
 			if err != nil {
 				return err
 			}
-			v, err := gates.Verify(dir, pipeline(), keys)
+			v, err := gates.VerifyBy(dir, pipeline(), signers)
 			if err != nil {
 				return problem.Wrap(problem.Invalid, "record_unreadable", "read the record", err, "give the folder of a run")
 			}
@@ -37,55 +39,64 @@ func gateVerifyVerb(a *app) *cobra.Command {
 	}
 	f.add(c)
 	c.Flags().StringArrayVar(&trust, "trust", nil, "public key file that seals must be signed with; repeat for several")
+	c.Flags().StringVar(&policy, "policy", "", "signing policy: who may sign which gate")
 	return c
 }
 
-// verifyInputs finds the folder and the trusted keys; named is false when only the
+// verifyInputs finds the folder and the trusted signers; named is false when only the
 // record's own word stands for the key.
-func (a *app) verifyInputs(cmd *cobra.Command, f gateFlags, args, trust []string) (dir string, keys []*attest.Public, named bool, err error) {
+func (a *app) verifyInputs(cmd *cobra.Command, f gateFlags, args, trust []string, policy string) (dir string, signers attest.Signers, named bool, err error) {
+	none := attest.Signers{}
 	if len(args) == 1 {
 		dir = args[0]
 	}
 	if len(f.fleet) > 0 {
 		l, err := a.loadFleet(cmd.Context(), f.fleet)
 		if err != nil {
-			return "", nil, false, err
+			return "", none, false, err
 		}
 		if err := l.withDeploy(); err != nil {
-			return "", nil, false, err
+			return "", none, false, err
 		}
-		if keys, err = l.trustOf(a); err != nil {
-			return "", nil, false, err
+		if policy == "" {
+			if signers, err = l.signers(a); err != nil {
+				return "", none, false, err
+			}
 		}
 		if dir == "" {
 			state, err := a.stateDir()
 			if err != nil {
-				return "", nil, false, err
+				return "", none, false, err
 			}
 			if dir, err = record.Resolve(state, l.fleet.Deploy.Name, f.run); err != nil {
-				return "", nil, false, problem.Wrap(problem.Invalid, "no_such_run", "find the run", err, "narwhal gate runs lists them")
+				return "", none, false, problem.Wrap(problem.Invalid, "no_such_run", "find the run", err, "narwhal gate runs lists them")
 			}
 		}
 	}
 	if dir == "" {
-		return "", nil, false, problem.New(problem.Invalid, "no_run", "no run named", "give a run's folder, or the fleet with -f")
+		return "", none, false, problem.New(problem.Invalid, "no_run", "no run named", "give a run's folder, or the fleet with -f")
+	}
+	if policy != "" {
+		if signers, err = signingPolicy(policy); err != nil {
+			return "", none, false, err
+		}
 	}
 	for _, path := range trust {
 		k, err := publicKey(path)
 		if err != nil {
-			return "", nil, false, problem.Wrap(problem.Invalid, "trust_unreadable", "read a trusted key", err, "give a public key in PEM")
+			return "", none, false, problem.Wrap(problem.Invalid, "trust_unreadable", "read a trusted key", err, "give a public key in PEM")
 		}
-		keys = append(keys, k)
+		signers.List = append(signers.List, attest.SignersOf([]*attest.Public{k}).List...)
 	}
-	named = len(keys) > 0
+	named = len(signers.List) > 0
 	if !named {
 		if snap, err := record.Read(dir); err == nil {
 			if k, err := attest.LoadPublic([]byte(snap.State.Operator)); err == nil {
-				keys = append(keys, k)
+				signers = attest.SignersOf([]*attest.Public{k})
 			}
 		}
 	}
-	return dir, keys, named, nil
+	return dir, signers, named, nil
 }
 
 func verified(v gates.Verification, dir string, named bool) *result {

@@ -59,7 +59,24 @@ func (a *app) passphrase(ref string) ([]byte, error) {
 	return []byte(v.Reveal()), nil
 }
 
+// showKMS shows the public half of a key that stays where it was made.
+func (a *app) showKMS(ref string, generate bool) error {
+	if generate {
+		return problem.New(problem.Invalid, "kms_generate", "keys of a key management are made there", "make it with the provider's tool; narwhal keys show -o "+ref+" prints its public half")
+	}
+	signer, err := openKMS(ref)
+	if err != nil {
+		return err
+	}
+	d := keyData{Path: ref, Public: string(signer.Public().PEM()), Hint: signer.Public().Hint()}
+	a.result = &result{data: d, text: func(w io.Writer) { fmt.Fprintf(w, "%s\n%s", d.Path, d.Public) }}
+	return nil
+}
+
 func (a *app) openKey(path, ref string, generate bool) error {
+	if attest.IsKMS(path) {
+		return a.showKMS(path, generate)
+	}
 	path, err := a.keyPath(path)
 	if err != nil {
 		return err

@@ -28,7 +28,7 @@ func pipeline() []gates.Gate {
 func hostVerbs() map[string]gates.HostVerb {
 	all := map[string]gates.HostVerb{}
 	for _, verbs := range []map[string]gates.HostVerb{
-		gates.ProcessVerbs(), install.HostVerbs(), engines.HostVerbs(), fabric.HostVerbs(), preflight.HostVerbs(), serve.HostVerbs(),
+		gates.ProcessVerbs(), install.HostVerbs(), engines.HostVerbs(), fabric.HostVerbs(), attestation.HostVerbs(), preflight.HostVerbs(), serve.HostVerbs(),
 	} {
 		for name, v := range verbs {
 			all[name] = v

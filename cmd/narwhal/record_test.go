@@ -39,6 +39,20 @@ func TestRecordOfAFullRun(t *testing.T) {
 		w.must(0, w.run("keys", "generate", "-o", filepath.Join(w.dir, "other.key")))
 		w.must(8, w.run("gate", "verify", dir, "--trust", filepath.Join(w.dir, "other.key.pub")))
 	})
+	t.Run("a policy says who may sign which gate", func(t *testing.T) {
+		policy := filepath.Join(w.dir, "policy.json")
+		for gates, want := range map[string]int{`"A","B","C","D","E","F","G"`: 0, `"A","B","C","D","E","F"`: 8} {
+			text := `{"schema":"narwhal.signing_policy","schema_version":1,"signers":[{"name":"operator","key":"sbx/keys/operator.key.pub","gates":[` + gates + `]}]}`
+			if err := os.WriteFile(policy, []byte(text), 0o600); err != nil {
+				t.Fatal(err)
+			}
+			r := w.must(want, w.run("gate", "verify", dir, "--policy", policy, "--format", "json"))
+			if want != 0 && (len(w.reply(r).Errors) != 1 || w.reply(r).Errors[0].Code != "seal_unverified") {
+				t.Errorf("says %s", tail(r.out))
+			}
+		}
+	})
+	t.Run("the independent verifier agrees", func(t *testing.T) { independentVerifier(t, w, dir) })
 	t.Run("tamper anywhere", func(t *testing.T) { tamperAnywhere(t, w, dir) })
 	t.Run("hide any evidence", func(t *testing.T) { hideEvidence(t, w, dir) })
 }

@@ -240,6 +240,9 @@ func (s *session) signer() (*attest.Signer, error) {
 		}
 		pass = []byte(v.Reveal())
 	}
+	if attest.IsKMS(sign.Key) {
+		return openKMS(sign.Key)
+	}
 	path := filepath.Join(s.state, "keys", "operator.key")
 	if sign.Key != "" {
 		path = s.path(sign.Key)
@@ -254,9 +257,7 @@ func (s *session) signer() (*attest.Signer, error) {
 	return signer, nil
 }
 
-// trust are the keys that seals of this fleet may be signed with.
-func (s *session) trust() ([]*attest.Public, error) { return s.trustOf(s.app) }
-
+// trustOf are the keys that seals of this fleet may be signed with.
 func (l *loaded) trustOf(*app) ([]*attest.Public, error) {
 	var out []*attest.Public
 	for _, ref := range l.fleet.Deploy.Sign.Trust {
@@ -267,6 +268,15 @@ func (l *loaded) trustOf(*app) ([]*attest.Public, error) {
 		out = append(out, p)
 	}
 	return out, nil
+}
+
+// signers says who may seal what: the fleet's policy, else its trusted keys with everything.
+func (l *loaded) signers(a *app) (attest.Signers, error) {
+	if ref := l.fleet.Deploy.Sign.Policy; ref != "" {
+		return signingPolicy(l.path(ref))
+	}
+	keys, err := l.trustOf(a)
+	return attest.SignersOf(keys), err
 }
 
 // Close releases everything, the lock last.

@@ -38,11 +38,11 @@ func (Gate) Info() gates.Info {
 func sidecarKey(e string) record.Key   { return record.NewKey("E", "sidecar", e) }
 func statementKey(e string) record.Key { return record.NewKey("E", "statement", e) }
 
-// Expect wants a sidecar and a statement an engine.
+// Expect wants an observation, a sidecar and a statement an engine.
 func (Gate) Expect(f fleet.Fleet) []record.Key {
 	var keys []record.Key
 	for _, e := range f.EngineIDs() {
-		keys = append(keys, sidecarKey(e), statementKey(e))
+		keys = append(keys, observedKey(e), sidecarKey(e), statementKey(e))
 	}
 	return keys
 }
@@ -58,7 +58,7 @@ func sidecarName(iid string) string { return "sidecar-" + iid }
 func (Gate) Plan(_ context.Context, v gates.View) (gates.Plan, error) {
 	var p gates.Plan
 	for _, e := range v.Fleet.Engines {
-		if !v.Wants(sidecarKey(e.IID)) && !v.Wants(statementKey(e.IID)) {
+		if !v.Wants(observedKey(e.IID)) && !v.Wants(sidecarKey(e.IID)) && !v.Wants(statementKey(e.IID)) {
 			continue
 		}
 		address, err := sidecarAddress(e)
@@ -79,6 +79,13 @@ func engineSteps(v gates.View, e fleet.Engine, address string) ([]gates.Step, er
 	root := v.Fleet.Deploy.Hosts[host].Root
 	var steps []gates.Step
 	var before []string
+	if v.Wants(observedKey(e.IID)) {
+		s, err := observeStep(v, e.IID, host)
+		if err != nil {
+			return nil, err
+		}
+		steps = append(steps, s)
+	}
 	if v.Wants(sidecarKey(e.IID)) {
 		doc, pid := []byte("{}"), 0
 		if d, live, err := documentOf(v, e.IID); err == nil {
@@ -100,12 +107,15 @@ func engineSteps(v gates.View, e fleet.Engine, address string) ([]gates.Step, er
 		start.Engine, start.Yields, start.Needs, start.Title = e.IID, sidecarKey(e.IID), []string{put.ID, port.ID}, "start the sidecar of "+e.IID
 		steps, before = append(steps, put, port, start), []string{start.ID}
 	}
+	if !v.Wants(sidecarKey(e.IID)) && !v.Wants(statementKey(e.IID)) {
+		return steps, nil
+	}
 	args, err := json.Marshal(askArgs{Host: host, Address: address})
 	if err != nil {
 		return nil, err
 	}
 	return append(steps, gates.Step{
-		ID: "E/statement/" + e.IID, Title: "ask " + e.IID + " for a statement", Engine: e.IID, Effect: gates.Observe, Yields: statementKey(e.IID), Limit: shortLimit,
+		ID: "E/statement/" + e.IID, Title: "ask " + e.IID + " for a statement", Engine: e.IID, Effect: gates.Observe, Yields: statementKey(e.IID), Limit: hashLimit,
 		Local: &gates.LocalCall{Op: "ask", Args: args}, Needs: before,
 	}), nil
 }
@@ -180,7 +190,7 @@ func ask(ctx context.Context, env gates.Env, a askArgs, nonce string) (json.RawM
 	until := time.Now().Add(startWait)
 	for {
 		b, err := post(ctx, client, "http://"+a.Address+"/v1/statement", body)
-		if err == nil || time.Now().After(until) {
+		if err == nil || !errors.Is(err, errLooking) && time.Now().After(until) {
 			return b, err
 		}
 		select {
@@ -190,6 +200,9 @@ func ask(ctx context.Context, env gates.Env, a askArgs, nonce string) (json.RawM
 		}
 	}
 }
+
+// errLooking says that the sidecar still reads the model's files.
+var errLooking = errors.New("ask the sidecar: it still reads the model's files")
 
 // startWait is how long a sidecar may take until it listens.
 const startWait = 10 * time.Second
@@ -208,6 +221,14 @@ func post(ctx context.Context, c *http.Client, to string, body []byte) ([]byte, 
 	b, err := io.ReadAll(io.LimitReader(resp.Body, attest.MaxBundle))
 	if err != nil {
 		return nil, fmt.Errorf("read the sidecar's answer: %w", err)
+	}
+	var refused struct {
+		Error struct {
+			Code string `json:"code"`
+		} `json:"error"`
+	}
+	if resp.StatusCode == http.StatusServiceUnavailable && json.Unmarshal(b, &refused) == nil && refused.Error.Code == attest.CodeLooking {
+		return nil, errLooking
 	}
 	if resp.StatusCode != http.StatusOK || !json.Valid(b) {
 		return nil, fmt.Errorf("ask the sidecar: it answered %d", resp.StatusCode)

@@ -4,19 +4,23 @@ import (
 	"context"
 	"encoding/json"
 	"errors"
+	"maps"
 	"net"
 	"net/http"
 	"os"
+	"path/filepath"
 	"slices"
 	"strings"
 	"testing"
 	"time"
 
 	"github.com/narwhal-fleet/narwhal/attest"
+	"github.com/narwhal-fleet/narwhal/attest/look"
 	"github.com/narwhal-fleet/narwhal/fleet"
 	"github.com/narwhal-fleet/narwhal/gates"
 	"github.com/narwhal-fleet/narwhal/gates/gatestest"
 	"github.com/narwhal-fleet/narwhal/gates/record"
+	"github.com/narwhal-fleet/narwhal/internal/process"
 	"github.com/narwhal-fleet/narwhal/runtime/engine"
 	"github.com/narwhal-fleet/narwhal/runtime/engine/simulated"
 )
@@ -82,6 +86,11 @@ type rig struct {
 
 func newRig(t *testing.T) *rig {
 	t.Helper()
+	return newRigOf(t, func(*fleet.Fleet) {})
+}
+
+func newRigOf(t *testing.T, change func(*fleet.Fleet)) *rig {
+	t.Helper()
 	s, err := simulated.New(simulated.Config{Model: "tiny", Simulated: fleet.Simulated{}})
 	if err != nil {
 		t.Fatal(err)
@@ -110,13 +119,30 @@ func newRig(t *testing.T) *rig {
 	signer, public := keyPair(t)
 	r := &rig{fleet: testFleet(), engine: s, public: public,
 		live: live{Version: id.Version, ProcessStart: id.ProcessStart, PID: self.PID, BootID: self.BootID, Ticks: uint64(self.StartTicks), Launch: strings.Repeat("a", 64)}}
+	r.fleet.Engines[0].URL = s.URL()
+	change(&r.fleet)
 	r.evidence = map[record.Key]any{liveKey("e"): r.live, "C/cache/e": cache, "B/key/h1": map[string]string{"public": public}, sidecarKey("e"): gates.Launched{Name: "sidecar-e"}}
+	r.observe(t)
 	doc, _, err := documentOf(view(t, r.fleet, r.evidence), "e")
 	if err != nil {
 		t.Fatal(err)
 	}
 	r.sidecar = serveSidecar(t, doc, s.URL(), signer)
 	return r
+}
+
+// observe looks at the engine as the gate's step does on its host.
+func (r *rig) observe(t *testing.T) {
+	t.Helper()
+	w, err := WatchOf(r.fleet, "e")
+	if err != nil {
+		t.Fatal(err)
+	}
+	seen, err := look.New(w, false).Look(limited(t), r.live.PID, int64(r.live.Ticks))
+	if err != nil {
+		t.Fatal(err)
+	}
+	r.evidence[observedKey("e")] = Observation{Identity: process.Identity{PID: r.live.PID, BootID: r.live.BootID, StartTicks: r.live.Ticks}, Observed: seen}
 }
 
 func serveSidecar(t *testing.T, doc attest.Document, url string, signer *attest.Signer) string {
@@ -132,7 +158,12 @@ func serveSidecar(t *testing.T, doc attest.Document, url string, signer *attest.
 	ctx, cancel := context.WithCancel(t.Context())
 	ready, done := make(chan net.Addr, 1), make(chan error, 1)
 	go func() {
-		done <- attest.Serve(ctx, attest.SidecarConfig{Listen: "127.0.0.1:0", Document: doc, Identity: attest.HTTPIdentity{Base: url, PID: os.Getpid()}, Signer: signer, Ready: func(a net.Addr) { ready <- a }})
+		looker, err := attest.LookerOf(doc)
+		if err != nil {
+			done <- err
+			return
+		}
+		done <- attest.Serve(ctx, attest.SidecarConfig{Listen: "127.0.0.1:0", Document: doc, Looker: looker, Identity: attest.HTTPIdentity{Base: url, PID: os.Getpid()}, Signer: signer, Ready: func(a net.Addr) { ready <- a }})
 	}()
 	t.Cleanup(func() { cancel(); <-done })
 	select {
@@ -175,7 +206,7 @@ func (r *rig) judge(t *testing.T, s Stated) []string {
 	var codes []string
 	for _, f := range (Gate{}).Judge(view(t, r.fleet, r.evidence)) {
 		codes = append(codes, f.Code)
-		if f.Host != "h1" || f.Engine != "e" || f.Message == "" || f.Hint == "" || f.Evidence != "E/statement/e" {
+		if f.Host != "h1" || f.Engine != "e" || f.Message == "" || f.Hint == "" || f.Evidence != "E/statement/e" && f.Code != "observed-process" {
 			t.Errorf("finding %+v says too little", f)
 		}
 	}
@@ -238,14 +269,24 @@ func TestRefusals(t *testing.T) {
 		"a changed bundle": {change: func(_ *rig, s *Stated) {
 			s.Bundle = json.RawMessage(strings.Replace(string(s.Bundle), `"payload":"`, `"payload":"A`, 1))
 		}, want: []string{"statement-bundle-format"}},
-		"no bundle":       {change: func(_ *rig, s *Stated) { s.Bundle = json.RawMessage(`{}`) }, want: []string{"statement-bundle-format"}},
-		"another process": {live: func(l *live) { l.PID++ }, want: []string{"statement-pid"}},
-		"another boot":    {live: func(l *live) { l.BootID = "other" }, want: []string{"statement-boot-id"}},
-		"a recycled pid":  {live: func(l *live) { l.Ticks++ }, want: []string{"statement-start-ticks"}},
-		"another start":   {live: func(l *live) { l.ProcessStart++ }, want: []string{"statement-process-start"}},
-		"another version": {live: func(l *live) { l.Version = "9" }, want: []string{"statement-contract", "statement-engine-version", "statement-launch-digest"}},
-		"another launch":  {live: func(l *live) { l.Launch = strings.Repeat("b", 64) }, want: []string{"statement-launch-digest"}},
-		"no process":      {live: func(l *live) { l.PID, l.BootID, l.Ticks = 0, "", 0 }, want: []string{"statement-unchecked"}},
+		"no bundle":            {change: func(_ *rig, s *Stated) { s.Bundle = json.RawMessage(`{}`) }, want: []string{"statement-bundle-format"}},
+		"another process":      {live: func(l *live) { l.PID++ }, want: []string{"observed-process", "statement-pid"}},
+		"another boot":         {live: func(l *live) { l.BootID = "other" }, want: []string{"observed-process", "statement-boot-id"}},
+		"a recycled pid":       {live: func(l *live) { l.Ticks++ }, want: []string{"observed-process", "statement-start-ticks"}},
+		"another start":        {live: func(l *live) { l.ProcessStart++ }, want: []string{"statement-process-start"}},
+		"another version":      {live: func(l *live) { l.Version = "9" }, want: []string{"statement-contract", "statement-engine-version", "statement-launch-digest"}},
+		"another launch":       {live: func(l *live) { l.Launch = strings.Repeat("b", 64) }, want: []string{"statement-launch-digest"}},
+		"no process":           {live: func(l *live) { l.PID, l.BootID, l.Ticks = 0, "", 0 }, want: []string{"observed-process", "statement-unchecked"}},
+		"no observation":       {change: func(r *rig, _ *Stated) { delete(r.evidence, observedKey("e")) }, want: []string{"statement-unchecked"}},
+		"half an observation":  {change: func(r *rig, _ *Stated) { r.observed(look.GPUs, nil) }, want: []string{"statement-unchecked"}},
+		"another container":    {change: func(r *rig, _ *Stated) { r.observed(look.Container, was("x")) }, want: []string{"statement-container"}},
+		"another checkpoint":   {change: func(r *rig, _ *Stated) { r.observed(look.Checkpoint, was("x")) }, want: []string{"statement-checkpoint"}},
+		"another tokenizer":    {change: func(r *rig, _ *Stated) { r.observed(look.Tokenizer, was("x")) }, want: []string{"statement-tokenizer"}},
+		"another command line": {change: func(r *rig, _ *Stated) { r.observed(look.EngineConfig, was("x")) }, want: []string{"statement-engine-config"}},
+		"another UCX":          {change: func(r *rig, _ *Stated) { r.observed(look.UCX, was("x")) }, want: []string{"statement-ucx-version"}},
+		"another NIXL":         {change: func(r *rig, _ *Stated) { r.observed(look.NIXL, was("x")) }, want: []string{"statement-nixl-version"}},
+		"a transport gone":     {change: func(r *rig, _ *Stated) { r.observed(look.Transports, was("rc_mlx5/mlx5_0:1")) }, want: []string{"statement-transports"}},
+		"other GPUs":           {change: func(r *rig, _ *Stated) { r.observed(look.GPUs, was("GPU-1")) }, want: []string{"statement-gpus"}},
 		"another contract": {fleet: func(f *fleet.Fleet) { f.EngineContract = &fleet.Contract{EngineVersion: r.live.Version, KVHeads: 99} },
 			want: []string{"statement-contract", "statement-launch-digest"}},
 		"another connector":                {fleet: func(f *fleet.Fleet) { f.Engine.Connector = "mooncake" }, want: []string{"statement-contract", "statement-launch-digest"}},
@@ -253,6 +294,7 @@ func TestRefusals(t *testing.T) {
 		"a sidecar address without a port": {fleet: func(f *fleet.Fleet) { f.Engines[0].AttestationURL = "http://192.0.2.11/v1/attestation" }, want: []string{"sidecar-address"}},
 	} {
 		x := &rig{fleet: testFleet(), evidence: map[record.Key]any{}, live: r.live}
+		x.fleet.Engines[0].URL = r.fleet.Engines[0].URL
 		for k, v := range base {
 			x.evidence[k] = v
 		}
@@ -270,6 +312,52 @@ func TestRefusals(t *testing.T) {
 		if got := x.judge(t, s); !slices.Equal(got, c.want) {
 			t.Errorf("%s: found %v, want %v", name, got, c.want)
 		}
+	}
+}
+
+func was(v string) *look.Seen { return &look.Seen{Is: []string{v}} }
+
+// observed changes what was seen of the engine before its statement; nil takes it away.
+func (r *rig) observed(name string, s *look.Seen) {
+	o := r.evidence[observedKey("e")].(Observation)
+	o.Observed = maps.Clone(o.Observed)
+	delete(o.Observed, name)
+	if s != nil {
+		o.Observed[name] = *s
+	}
+	r.evidence[observedKey("e")] = o
+}
+
+// TestRefusalsOfTheHost asks after the host has changed under the engine.
+func TestRefusalsOfTheHost(t *testing.T) {
+	model := t.TempDir()
+	put := func(name, text string, age time.Duration) {
+		t.Helper()
+		path := filepath.Join(model, name)
+		if err := os.WriteFile(path, []byte(text), 0o600); err != nil {
+			t.Fatal(err)
+		}
+		at := time.Now().Add(-age)
+		if err := os.Chtimes(path, at, at); err != nil {
+			t.Fatal(err)
+		}
+	}
+	put("config.json", "{}", time.Hour)
+	put("tokenizer.json", "{}", time.Hour)
+	put("w.safetensors", "1", time.Hour)
+	r := newRigOf(t, func(f *fleet.Fleet) {
+		f.Deploy.Launch["l"] = fleet.Launch{Kind: "process", Argv: []string{"x"}, ModelDir: model}
+	})
+	if got := r.judge(t, r.state(t)); len(got) != 0 {
+		t.Fatalf("found %v", got)
+	}
+	put("w.safetensors", "2", time.Hour)
+	if got := r.judge(t, r.state(t)); !slices.Equal(got, []string{"statement-checkpoint"}) {
+		t.Errorf("a changed weight: %v", got)
+	}
+	put("w.safetensors", "1", -time.Hour)
+	if got := r.judge(t, r.state(t)); !slices.Equal(got, []string{"statement-changed-since-start"}) {
+		t.Errorf("a weight that changed under the engine: %v", got)
 	}
 }
 

@@ -10,6 +10,7 @@ import (
 	"github.com/narwhal-fleet/narwhal/fleet"
 	"github.com/narwhal-fleet/narwhal/gates"
 	"github.com/narwhal-fleet/narwhal/gates/record"
+	"github.com/narwhal-fleet/narwhal/internal/process"
 )
 
 // live is what gate C recorded of an engine's process.
@@ -48,7 +49,15 @@ func documentOf(v gates.View, e string) (attest.Document, live, error) {
 	if err := v.Decode(record.NewKey("C", "cache", e), &c); err != nil {
 		return attest.Document{}, l, err
 	}
-	d := attest.Document{Contract: contractOf(v.Fleet, l, c), Sources: map[string]string{}, Launch: map[string]any{"launch_sha256": l.Launch}}
+	watch, err := WatchOf(v.Fleet, e)
+	if err != nil {
+		return attest.Document{}, l, err
+	}
+	where, err := attest.WatchTree(watch)
+	if err != nil {
+		return attest.Document{}, l, err
+	}
+	d := attest.Document{Contract: contractOf(v.Fleet, l, c), Sources: map[string]string{}, Launch: map[string]any{"launch_sha256": l.Launch, "watch": where}}
 	fields, err := attest.ContractFields(d.Contract)
 	if err != nil {
 		return d, l, err
@@ -105,18 +114,33 @@ func judgeEngine(v gates.View, e string) []record.Finding {
 	if policy.Key == nil && err != nil {
 		return []record.Finding{finding(v, e, "statement-unchecked", "", err.Error(), again)}
 	}
+	out := judgeObserved(v, e)
 	if err == nil {
-		return nil
+		return out
 	}
 	codes := attest.Codes(err)
 	if len(codes) == 0 {
 		codes = []string{"unchecked"}
 	}
-	var out []record.Finding
 	for _, c := range codes {
 		out = append(out, finding(v, e, "statement-"+strings.ReplaceAll(c, "_", "-"), "", err.Error(), again))
 	}
 	return out
+}
+
+// judgeObserved compares the process that was looked at with the one that gate C launched.
+func judgeObserved(v gates.View, e string) []record.Finding {
+	var l live
+	var seen Observation
+	if v.Decode(liveKey(e), &l) != nil || v.Decode(observedKey(e), &seen) != nil {
+		return nil // said before
+	}
+	if launched := (process.Identity{PID: l.PID, BootID: l.BootID, StartTicks: l.Ticks}); seen.Identity != launched {
+		f := finding(v, e, "observed-process", launched.String(), seen.Identity.String(), "narwhal gate run --again C looks at the engine anew")
+		f.Evidence, f.Message = string(observedKey(e)), fmt.Sprintf("engine %s: the host looked at process %s, gate C launched %s", e, seen.Identity, launched)
+		return []record.Finding{f}
+	}
+	return nil
 }
 
 // verify checks an engine's recorded statement against what earlier gates recorded.
@@ -144,7 +168,14 @@ func verify(v gates.View, e string) (attest.EngineClaim, attest.EnginePolicy, er
 	if err != nil {
 		return attest.EngineClaim{}, p, err
 	}
-	p = attest.EnginePolicy{Key: key, Nonce: s.Nonce, Contract: &doc.Contract, LaunchDigest: digest, Identity: attest.EngineIdentity{
+	var seen Observation
+	if err := v.Decode(observedKey(e), &seen); err != nil {
+		return attest.EngineClaim{}, p, err
+	}
+	if err := seen.Observed.Check(); err != nil {
+		return attest.EngineClaim{}, p, err
+	}
+	p = attest.EnginePolicy{Key: key, Observed: seen.Observed, Nonce: s.Nonce, Contract: &doc.Contract, LaunchDigest: digest, Identity: attest.EngineIdentity{
 		Version: l.Version, ProcessStart: l.ProcessStart, PID: l.PID, BootID: l.BootID, StartTicks: int64(l.Ticks),
 	}}
 	claim, err := attest.VerifyEngine(s.Bundle, p)

@@ -60,10 +60,13 @@ func (host) Run(context.Context, remote.Command) (remote.Result, error) {
 
 func TestPlan(t *testing.T) {
 	steps, err := planned(t, "")
-	if err != nil || len(steps) != 4 {
+	if err != nil || len(steps) != 5 {
 		t.Fatalf("%d steps, %v", len(steps), err)
 	}
-	doc, port, start, ask := steps[0], steps[1], steps[2], steps[3]
+	watched, doc, port, start, ask := steps[0], steps[1], steps[2], steps[3], steps[4]
+	if watched.Yields != observedKey("e") || watched.Effect != gates.Observe || !strings.Contains(strings.Join(watched.Argv, " "), "attest-observe") {
+		t.Errorf("look %+v", watched)
+	}
 	if !slices.Contains(start.Needs, port.ID) || !strings.Contains(strings.Join(port.Argv, " "), "192.0.2.11:8110") {
 		t.Errorf("the port is not checked first: %+v", port)
 	}
@@ -84,7 +87,7 @@ func TestPlan(t *testing.T) {
 func TestPlanWithoutGateC(t *testing.T) {
 	for _, lost := range []record.Key{liveKey("e"), "C/cache/e"} {
 		steps, err := planned(t, lost)
-		if err != nil || len(steps) != 4 {
+		if err != nil || len(steps) != 5 {
 			t.Errorf("without %s: %d steps, %v", lost, len(steps), err)
 		}
 	}

@@ -7,6 +7,7 @@ type Index struct {
 	slots       []slot           // 0 is the head of the ring by use, newest after it
 	free        []int32
 	limit, most int
+	doubt       float64 // 1 - Trust
 }
 
 type slot struct {
@@ -87,9 +88,24 @@ func (x *Index) Trim(c Chain, from int) {
 // Shrink believes an engine to hold a quarter less: it had forgotten what was believed.
 func (x *Index) Shrink() { x.bound(x.limit * 3 / 4) }
 
-// Grow takes about an eighth of that back, up to what SetLimit allows: the engine held what was
-// believed, or more.
-func (x *Index) Grow() { x.limit = min(x.most, x.limit+x.limit/8+8) }
+// Grow takes a little of that back, up to what SetLimit allows: the engine held what was
+// believed, or more. It is slow, so that the limit stays near what the engine can hold.
+func (x *Index) Grow() { x.limit = min(x.most, x.limit+x.limit/64+1) }
+
+// judged is the weight of one prompt in the trust.
+const judged = 1.0 / 8
+
+// Judge notes that of so many tokens of a prompt that were believed, so many were held.
+func (x *Index) Judge(believed, held int) {
+	if believed > 0 {
+		x.doubt += judged * (1 - float64(min(max(0, held), believed))/float64(believed) - x.doubt)
+	}
+}
+
+// Trust is the part of what is believed that the engine has shown to hold lately, 1 at first.
+// Prices rest on that part: on all of it, one engine that had lost many heads would get their
+// prompts all the same, each priced as a short tail, and a queue that nobody saw.
+func (x *Index) Trust() float64 { return 1 - x.doubt }
 
 // Clear forgets everything, as a new process has, and starts with the whole limit.
 func (x *Index) Clear() { *x = Index{limit: x.most, most: x.most} }

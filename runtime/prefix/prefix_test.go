@@ -206,3 +206,26 @@ func BenchmarkMatch(b *testing.B) {
 		})
 	}
 }
+
+// Trust follows what engines show, by hand.
+func TestTrust(t *testing.T) {
+	var x Index
+	x.SetLimit(8)
+	for _, c := range []struct {
+		believed, held int
+		want           float64
+	}{{0, 0, 1}, {100, 0, 0.875}, {100, 50, 0.828125}, {100, 200, 0.849609375}, {0, 500, 0.849609375}} {
+		if x.Judge(c.believed, c.held); x.Trust() != c.want {
+			t.Errorf("after %d of %d: %v, want %v", c.held, c.believed, x.Trust(), c.want)
+		}
+	}
+	for range 200 {
+		x.Judge(10, 0)
+	}
+	if x.Trust() < 0 || x.Trust() > 1e-6 {
+		t.Errorf("trust %v of an engine that never has anything", x.Trust())
+	}
+	if x.Clear(); x.Trust() != 1 {
+		t.Error("a new process is not trusted")
+	}
+}

@@ -84,8 +84,9 @@ func prefixLimit(tokens int, charsPerToken float64) int {
 	return int(min(float64(tokens)*charsPerToken/prefix.Chunk, prefix.MaxLimit))
 }
 
-// believed is what each engine is believed to hold of a prompt of input tokens; nil when none
-// holds any. It stands until the next call, in the owner's goroutine.
+// believed is what each engine is expected to hold of a prompt of input tokens, by what it was
+// sent and by how far that was right lately; nil when none holds any. It stands until the next
+// call, in the owner's goroutine.
 func (o *owner) believed(p *promptHead, input int) []int {
 	if p == nil {
 		return nil
@@ -93,7 +94,7 @@ func (o *owner) believed(p *promptHead, input int) []int {
 	o.cached = slices.Grow(o.cached[:0], len(o.nodes))[:len(o.nodes)]
 	most := 0
 	for i, n := range o.nodes {
-		o.cached[i] = p.tokens(n.prefixes.Match(p.chain), input, n.facts.blockSize)
+		o.cached[i] = int(n.prefixes.Trust() * float64(p.tokens(n.prefixes.Match(p.chain), input, n.facts.blockSize)))
 		most = max(most, o.cached[i])
 	}
 	if most == 0 {
@@ -119,6 +120,13 @@ func (o *owner) rested(d *sched.Decision, s *model.Snapshot, r model.Request, no
 		p.ColdChoice = ptr(c.Prefill)
 	}
 	return p
+}
+
+// rests notes the prompt of a claim, and how much of it its prefill engine was sent before.
+func (l *claim) rests(p *promptHead) {
+	if l.prompt = p; p != nil {
+		l.given = p.tokens(l.p.prefixes.Match(p.chain), l.input, l.p.facts.blockSize)
+	}
 }
 
 // holds notes that an engine has the prompt of a claim in its cache now.
@@ -173,10 +181,11 @@ func (o *owner) shown(l *claim, had int) {
 		return
 	}
 	had = min(had, l.input)
-	n.believed += l.cached
-	n.confirmed += min(had, l.cached)
-	slack := max(2*p.tokens(1, l.input, 1), l.cached/4)
-	if had+slack < l.cached {
+	n.believed += l.given
+	n.confirmed += min(had, l.given)
+	n.prefixes.Judge(l.given, had)
+	slack := max(2*p.tokens(1, l.input, 1), l.given/4)
+	if had+slack < l.given {
 		n.prefixes.Trim(p.chain, p.chunks(had, l.input))
 		n.prefixes.Shrink()
 		return

@@ -37,7 +37,8 @@ type claim struct {
 	watched         int64                   // tokens at the last look at drift
 	quiet           float64                 // seconds without one up to then
 	prompt          *promptHead             // what p and d hold of it afterwards; nil = not told
-	cached          int                     // tokens of it that p was believed to hold
+	cached          int                     // tokens of it that p was expected to hold
+	given           int                     // tokens of it that p was sent before, as far as is known
 	cachedD         int                     // and d
 	told            int                     // that p said it held; -1 = it did not say
 	rested          *journal.CachePlacement // why it is p; nil = not for what it holds

@@ -453,7 +453,7 @@ func (q *request) place(attempt int, unsplit bool) (*claim, *failure) {
 			d.Decision = d.Keep()
 		}
 		if q.claim != nil {
-			q.claim.prompt = shared
+			q.claim.rests(shared)
 			q.credit = grant{}
 			if attempt == 1 {
 				o.budget.sent(o.now())

@@ -180,6 +180,11 @@ func (w *weighing) usable() (prefill, decode bool) {
 	return prefill, decode
 }
 
+// mostWarm is from how many waiting prefills on an engine does not count as having any of the
+// prompt. What it is believed to hold may be gone, and is for all that wait once it is for the
+// first: the queue would be ten times what it seems. docs/evaluation.md has what caches are worth.
+const mostWarm = 6
+
 // prefill prices an engine's prefill leg.
 func (w *weighing) prefill(c *Side, e *model.EngineView) {
 	switch {
@@ -190,7 +195,9 @@ func (w *weighing) prefill(c *Side, e *model.EngineView) {
 	case full(e, w.r):
 		c.Dropped = model.ReasonKVCapacity
 	}
-	c.Cached = w.r.Held(c.index)
+	if e.PrefillRequests < mostWarm {
+		c.Cached = w.r.Held(c.index)
+	}
 	own := e.Warm(w.r.Input, c.Cached)
 	c.Parts = Parts{Queue: e.Backlog(w.now), Prefill: own, Stall: float64(own * float64(e.DecodeRequests)), Penalty: e.Penalty}
 	c.Cost = c.Parts.Total()

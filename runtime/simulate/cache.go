@@ -75,8 +75,8 @@ func (w *world) chain(h Head) prefix.Chain {
 	return w.hashes
 }
 
-// believed is what the router takes each engine to hold of a prompt, from what it sent there
-// and what engines told of it since; nil when none holds any. It stands until the next call.
+// believed is what the router expects each engine to hold of a prompt, from what it sent there
+// and how far that was right lately; nil when none holds any. It stands until the next call.
 func (w *world) believed(j *job) []int {
 	if w.c.PrefixTokens == 0 || j.head.Family == 0 {
 		return nil
@@ -85,13 +85,21 @@ func (w *world) believed(j *job) []int {
 	w.cached = slices.Grow(w.cached[:0], len(w.engines))[:len(w.engines)]
 	most := 0
 	for i, e := range w.engines {
-		w.cached[i] = headChunk * e.belief.Match(c)
+		w.cached[i] = int(e.belief.Trust() * float64(headChunk*e.belief.Match(c)))
 		most = max(most, w.cached[i])
 	}
 	if most == 0 {
 		return nil
 	}
 	return w.cached
+}
+
+// sent is how many tokens of a prompt the engine was sent before, as far as the router knows.
+func (w *world) sent(j *job) int {
+	if w.c.PrefixTokens == 0 || j.head.Family == 0 {
+		return 0
+	}
+	return headChunk * j.p.belief.Match(w.chain(j.head))
 }
 
 // shown settles what a prefill told of the engine's cache, by the rule of the router: of an
@@ -102,7 +110,8 @@ func (w *world) shown(j *job) {
 	}
 	j.p.cache.keep(j.head)
 	c, x := w.chain(j.head), &j.p.belief
-	if slack := max(2*headChunk, j.cached/4); j.hit+slack < j.cached {
+	x.Judge(j.sent, j.hit)
+	if slack := max(2*headChunk, j.sent/4); j.hit+slack < j.sent {
 		x.Trim(c, j.hit/headChunk)
 		x.Shrink()
 		return

@@ -59,17 +59,26 @@ func TestHitByHand(t *testing.T) {
 	}
 }
 
-// A router that goes where the prompt is has more of it from caches than one that does not look.
+// A router that goes where the prompt is serves more than without caches, and than one that does
+// not look, whether or not the caches hold all that comes back.
 func TestAffinityPays(t *testing.T) {
-	as, hs := talks(60, 3000, 1.0/24)
-	c := config(reference(), 2, 0.06, as...)
-	c.thorough, c.Policies = false, []string{"default", "reactive-fifo"}
-	cold := must(t, c)
-	c.Heads, c.PrefixTokens = hs, 120_000
-	warm := must(t, c)
-	t.Logf("cold %.4f, warm %.4f, reactive-fifo warm %.4f", cold.Arms[0].Attainment, warm.Arms[0].Attainment, warm.Arms[1].Attainment)
-	if warm.Arms[0].Attainment < cold.Arms[0].Attainment+0.02 || warm.Arms[0].Attainment < warm.Arms[1].Attainment {
-		t.Errorf("cold %+v\nwarm %+v", cold.Arms[0], warm.Arms)
+	var cold, warm, blind float64
+	for _, families := range []int{17, 40, 61, 80, 121} {
+		for _, rate := range []float64{18, 24, 30} {
+			for _, room := range []int{60_000, 120_000} {
+				as, hs := talks(families, 6000, 1/rate)
+				c := config(reference(), 2, 0.06, as...)
+				c.thorough = false
+				cold += played(t, c, "default").score().Attainment / 30
+				c.Heads, c.PrefixTokens = hs, room
+				warm += played(t, c, "default").score().Attainment / 30
+				blind += played(t, c, "reactive-fifo").score().Attainment / 30
+			}
+		}
+	}
+	t.Logf("cold %.4f, warm %.4f, reactive-fifo warm %.4f", cold, warm, blind)
+	if warm < cold+0.05 || warm < blind+0.03 {
+		t.Errorf("cold %.4f, warm %.4f, reactive-fifo warm %.4f", cold, warm, blind)
 	}
 }
 

@@ -33,7 +33,8 @@ type job struct {
 	done          int // tokens of the prompt that are prefilled
 	head          Head
 	begun         bool // its prefill
-	cached        int  // tokens of the prompt that the engine was believed to have
+	cached        int  // tokens of the prompt that the engine was expected to have
+	sent          int  // tokens of it that the engine was sent before, as far as is known
 	hit           int  // and that it had
 	unsplit       bool // its KV need not travel
 

@@ -50,7 +50,7 @@ func (w *world) assign(j *job, at placement) {
 	if j.d != j.p {
 		w.touch(j.d)
 	}
-	j.cached = w.request.Held(j.p.index)
+	j.cached, j.sent = w.request.Held(j.p.index), w.sent(j)
 	reserve(j, w.now)
 	w.gave(j)
 	j.p.addPrefill(j)
