@@ -156,7 +156,7 @@ type Standby struct {
 // required Gbit/s = 8 × payload bytes × handoffs_per_s × headroom / 1e9.
 type Fabric struct {
 	Interface    string   `json:"interface"` // "" = any
-	Transport    string   `json:"transport"` // tcp | rdma
+	Transport    string   `json:"transport"` // tcp | rdma | ucx
 	PromptTokens int      `json:"prompt_tokens"`
 	HandoffsPerS float64  `json:"handoffs_per_s"`
 	Burst        int      `json:"burst"`
@@ -166,6 +166,23 @@ type Fabric struct {
 	Sample       Duration `json:"sample"`   // length of one measurement
 	Streams      int      `json:"streams"`  // TCP streams per edge
 	Port         int      `json:"port"`     // tester's port where a host sets none
+	// Tool is "narwhal" or "iperf3", which then measures every edge too. Transport "rdma" is
+	// measured by ib_write_bw and ib_read_bw, "ucx" by ucx_perftest.
+	Tool string `json:"tool"`
+	// Device is the RDMA device, with its port after a colon; "" = the tool's choice.
+	Device string `json:"device"`
+	// GIDIndex selects the address of an RDMA port; nil = the tool's choice.
+	GIDIndex *int `json:"gid_index,omitempty"`
+	// Outlier is how far below its peers' median, as a part of it, an edge may lie; 0 = any.
+	Outlier float64 `json:"outlier"`
+	// Incast lets all hosts send to one at once, each in turn.
+	Incast bool `json:"incast"`
+}
+
+// Measured identifies everything that a sample depends on, and nothing that only its
+// judgement does.
+func (f Fabric) Measured() any {
+	return []any{f.Interface, f.Transport, f.Sample, f.Streams, f.Port, f.Tool, f.Device, f.GIDIndex}
 }
 
 // Profiling says at which points gate F measures an engine.

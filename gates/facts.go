@@ -31,6 +31,7 @@ func digestOf(v any) string {
 //	fleet/launch/E   E's resolved launch    fleet/fabric   transport and budget inputs
 //	fleet/runtime    what the router reads  fleet/trial    the trial's traffic
 //	fleet/model      the served name        fleet/role/H   what H is told about itself
+//	fleet/link       what a fabric sample depends on
 //	fleet/trees/H    the checkpoints on H   fleet/images/H the images on H
 //	fleet/fabric-addresses                  where each engine host's KV is reached
 //	release          digest of the binary
@@ -50,6 +51,7 @@ func Inputs(f fleet.Fleet, rel Release) map[string]string {
 		return facts
 	}
 	facts["fleet/fabric"] = digestOf(d.Fabric)
+	facts["fleet/link"] = digestOf(d.Fabric.Measured())
 	facts["fleet/profile"] = digestOf(d.Profile)
 	facts["fleet/trial"] = digestOf(d.Trial)
 	facts["fleet/router"] = digestOf(d.Router)
@@ -87,12 +89,18 @@ func enginesOn(f fleet.Fleet, host string) []string {
 	return out
 }
 
-// derive adds facts that follow from others: the KV path of each engine pair that there is
-// evidence of, the fleet's cache geometry and the profile store.
+// derive adds facts that follow from others: the KV path of each engine pair and the ways
+// between a host and all others, where there is evidence of them, the fleet's cache geometry and
+// the profile store.
 func derive(f fleet.Fleet, facts map[string]string, s record.State) {
 	for k := range s.Gates["F"].Evidence {
 		if names := k.Subjects(); k.Kind() == "pair" && len(names) == 2 {
 			facts["path/"+names[0]+"/"+names[1]] = wayFact(facts, f.HostOf(names[0]), f.HostOf(names[1]))
+		}
+	}
+	for k := range s.Gates["D"].Evidence {
+		if names := k.Subjects(); k.Kind() == "incast" && len(names) == 1 {
+			facts["routes/"+names[0]] = waysFact(f, facts, names[0])
 		}
 	}
 	facts["cache"] = evidenceDigest(f, s, "C", "cache")
@@ -102,6 +110,17 @@ func derive(f fleet.Fleet, facts map[string]string, s record.State) {
 // wayFact is how KV gets from one host to another.
 func wayFact(facts map[string]string, from, to string) string {
 	return digestOf([]string{facts["host/"+from+"/route/"+to], facts["host/"+to+"/route/"+from], facts["fleet/host/"+from], facts["fleet/host/"+to]})
+}
+
+// waysFact is how a host and all others with engines reach each other.
+func waysFact(f fleet.Fleet, facts map[string]string, host string) string {
+	var ways []string
+	for _, o := range f.EngineHosts() {
+		if o != host {
+			ways = append(ways, o, facts["host/"+host+"/route/"+o], facts["host/"+o+"/route/"+host], facts["fleet/host/"+o])
+		}
+	}
+	return digestOf(ways)
 }
 
 // bonds returns the facts that fresh evidence is bound to. It derives only those, since
@@ -115,6 +134,8 @@ func (r *Runner) bonds(k record.Key) map[string]string {
 		case "path":
 			names := k.Subjects()
 			bonds[name] = wayFact(r.facts, r.Fleet.HostOf(names[0]), r.Fleet.HostOf(names[1]))
+		case "routes":
+			bonds[name] = waysFact(r.Fleet, r.facts, k.Subjects()[0])
 		case "cache":
 			bonds[name] = evidenceDigest(r.Fleet, r.Record.State(), "C", "cache")
 		case "profiles":

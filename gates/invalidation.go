@@ -39,7 +39,9 @@ var Invalidation = []Bond{
 	{"C/cache/{e}", []string{"fleet/contract", "proc/engine-{e}/id"}},
 
 	{"D/budget", []string{"fleet/fabric", "cache"}},
-	{"D/edge/{a}/{b}", []string{"fleet/fabric", "fleet/host/{a}", "fleet/host/{b}", "host/{a}/route/{b}", "host/{b}/route/{a}"}},
+	{"D/pair/{a}/{b}", []string{"fleet/link", "fleet/host/{a}", "fleet/host/{b}", "host/{a}/route/{b}", "host/{b}/route/{a}"}},
+	{"D/tool/{t}/{a}/{b}", []string{"fleet/link", "fleet/host/{a}", "fleet/host/{b}", "host/{a}/route/{b}", "host/{b}/route/{a}"}},
+	{"D/incast/{h}", []string{"fleet/link", "fleet/host/{h}", "routes/{h}"}},
 
 	{"E/observed/{e}", []string{"fleet/launch/{e}", "proc/engine-{e}/id"}},
 	{"E/sidecar/{e}", []string{"fleet/attest/{e}", "fleet/contract", "proc/engine-{e}/id", "proc/sidecar-{e}/id"}},
@@ -138,6 +140,8 @@ func because(fact, was, is string) string {
 		return fmt.Sprintf("%s on host %s changed", p[2], p[1])
 	case p[0] == "path":
 		return fmt.Sprintf("the KV path %s → %s changed", p[1], p[2])
+	case p[0] == "routes":
+		return fmt.Sprintf("the hosts around %s, or the routes to them, changed", p[1])
 	case p[0] == "release":
 		return "the narwhal binary changed"
 	case p[0] == "cache":

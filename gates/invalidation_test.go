@@ -21,7 +21,7 @@ func TestMatch(t *testing.T) {
 		{"A/host/{h}", "A/host", nil},
 		{"A/host/{h}", "A/host/h1/h2", nil},
 		{"A/host/{h}", "B/host/h1", nil},
-		{"D/edge/{a}/{b}", "D/edge/h1/h2", map[string]string{"{a}": "h1", "{b}": "h2"}},
+		{"D/pair/{a}/{b}", "D/pair/h1/h2", map[string]string{"{a}": "h1", "{b}": "h2"}},
 		{"A/inputs", "A/inputs", map[string]string{}},
 		{"A/host/{h}", record.NewKey("A", "host", `a/b "c" ü%`), map[string]string{"{h}": `a/b "c" ü%`}},
 		{"A/host/{h}", "A/host/%zz", nil},
@@ -122,7 +122,7 @@ func twoHosts() fleet.Fleet {
 var allKeys = []record.Key{
 	"A/inputs", "A/host/h1", "A/host/h2", "A/clock/h1", "A/hardware/h1", "A/network/h1", "A/network/h2", "A/images/h1", "A/model/h1", "B/release/h1", "B/files/h1", "B/key/h1", "B/release/h2", "B/files/h2", "B/key/h2",
 	"C/ports/p0", "C/launch/p0", "C/live/p0", "C/cache/p0", "C/ports/d0", "C/launch/d0", "C/live/d0", "C/cache/d0",
-	"D/budget", "D/edge/h1/h2", "D/edge/h2/h1", "E/sidecar/p0", "E/statement/p0", "E/sidecar/d0", "E/statement/d0",
+	"D/budget", "D/pair/h1/h2", "E/sidecar/p0", "E/statement/p0", "E/sidecar/d0", "E/statement/d0",
 	"F/profile/p0", "F/profile/d0", "F/pair/p0/d0", "F/pair/d0/p0", "F/store", "G/router", "G/ready", "G/trial", "G/journal", "G/bundle",
 }
 
@@ -223,7 +223,7 @@ func TestInvalidation(t *testing.T) {
 		},
 		"route": {
 			seen: func(s map[string]string) { s["host/h1/route/h2"] = "eth0 198.51.100.1" },
-			want: []record.Key{"D/edge/h1/h2", "D/edge/h2/h1", "F/pair/p0/d0", "F/pair/d0/p0"},
+			want: []record.Key{"D/pair/h1/h2", "F/pair/p0/d0", "F/pair/d0/p0"},
 		},
 		"host rebooted, nothing came back": {
 			seen: func(s map[string]string) {
@@ -258,7 +258,7 @@ func TestInvalidation(t *testing.T) {
 		},
 		"host address": {
 			fleet: func(f *fleet.Fleet) { h := f.Deploy.Hosts["h1"]; h.Address = "198.51.100.7"; f.Deploy.Hosts["h1"] = h },
-			want:  []record.Key{"A/inputs", "A/host/h1", "A/clock/h1", "A/hardware/h1", "A/network/h1", "A/images/h1", "A/model/h1", "B/files/h1", "B/key/h1", "B/release/h1", "D/edge/h1/h2", "D/edge/h2/h1", "F/pair/p0/d0", "F/pair/d0/p0"},
+			want:  []record.Key{"A/inputs", "A/host/h1", "A/clock/h1", "A/hardware/h1", "A/network/h1", "A/images/h1", "A/model/h1", "B/files/h1", "B/key/h1", "B/release/h1", "D/pair/h1/h2", "F/pair/p0/d0", "F/pair/d0/p0"},
 		},
 		"checkpoint": {
 			seen: func(s map[string]string) { s["host/h1/trees"] = "t2" },
@@ -274,7 +274,11 @@ func TestInvalidation(t *testing.T) {
 		},
 		"fabric": {
 			fleet: func(f *fleet.Fleet) { f.Deploy.Fabric.Transport = "rdma" },
-			want:  []record.Key{"A/inputs", "D/budget", "D/edge/h1/h2", "D/edge/h2/h1"},
+			want:  []record.Key{"A/inputs", "D/budget", "D/pair/h1/h2"},
+		},
+		"fabric budget": {
+			fleet: func(f *fleet.Fleet) { f.Deploy.Fabric.HandoffsPerS = 9 },
+			want:  []record.Key{"A/inputs", "D/budget"},
 		},
 		"contract": {
 			fleet: func(f *fleet.Fleet) { f.EngineContract = &fleet.Contract{EngineVersion: "9"} },
@@ -327,7 +331,7 @@ func TestInvalidationChain(t *testing.T) {
 	for again, want := range map[record.Key][]record.Key{
 		"C/cache/p0":   {"D/budget"},
 		"F/profile/d0": {"F/store", "G/router"},
-		"D/edge/h1/h2": nil,
+		"D/pair/h1/h2": nil,
 	} {
 		f := twoHosts()
 		s, _ := settled(f)

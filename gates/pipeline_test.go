@@ -33,7 +33,7 @@ func threeEngines() fleet.Fleet {
 			Name: "tern", Hosts: map[string]fleet.Host{}, Engines: map[string]fleet.Place{}, Defaults: fleet.Defaults{Launch: "l"},
 			Launch: map[string]fleet.Launch{"l": {Kind: fleet.LaunchProcess, Argv: []string{"serve", "{port}"}, Env: map[string]string{"B": "1", "A": "2", "C": "3"}}},
 			Router: fleet.Router{Host: "h0", Listen: "127.0.0.1:8000"},
-			Fabric: fleet.Fabric{PromptTokens: 64, HandoffsPerS: 1, Headroom: 1, Sample: fleet.Duration(time.Second), Streams: 1, Port: 5201},
+			Fabric: fleet.Fabric{PromptTokens: 64, HandoffsPerS: 1, Headroom: 1, Sample: fleet.Duration(time.Second), Streams: 1, Port: 5201, Tool: "iperf3", Incast: true},
 			Trial:  fleet.Trial{Rates: []float64{1}, Requests: 2, Trace: "azure"},
 		},
 	}

@@ -55,6 +55,9 @@ type Step struct {
 	Undo  *Undo    `json:"undo,omitempty"`
 	// Exclusive names resources that no two running steps may share.
 	Exclusive []string `json:"exclusive,omitempty"`
+	// InOrder keeps later steps from what this one waits for. Rounds that are laid out so
+	// that every host is busy stay rounds; elsewhere whoever can start does.
+	InOrder bool `json:"in_order,omitempty"`
 	// Last steps run at the end even when others failed (closing what the plan opened).
 	Last bool `json:"last,omitempty"`
 }

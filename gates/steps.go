@@ -6,6 +6,7 @@ import (
 	"errors"
 	"fmt"
 	"maps"
+	"slices"
 	"time"
 
 	"github.com/narwhal-fleet/narwhal/fleet"
@@ -100,13 +101,19 @@ func stepContext(ctx context.Context, s Step) context.Context {
 	return ctx
 }
 
-// ready takes the steps that may start now out of pending.
+// ready takes the steps that may start now out of pending. A step in order that waits for a
+// resource keeps what it asks for from later ones.
 func (s *schedule) ready(ctx context.Context, stop bool, fanOut int) []Step {
 	var out []Step
 	var rest []int
+	claimed := map[string]bool{}
 	for _, i := range s.pending {
 		step := s.plan.Steps[i]
-		switch verdict := s.may(step, fanOut); {
+		verdict := s.may(step, fanOut)
+		if verdict == "now" && slices.ContainsFunc(step.Exclusive, func(x string) bool { return claimed[x] }) {
+			verdict = "busy"
+		}
+		switch {
 		case verdict == "never", stop, ctx.Err() != nil && !step.Last:
 			s.state[step.ID] = "failed"
 		case verdict == "now":
@@ -115,11 +122,17 @@ func (s *schedule) ready(ctx context.Context, stop bool, fanOut int) []Step {
 		default:
 			rest = append(rest, i)
 		}
+		if verdict == "busy" && step.InOrder {
+			for _, x := range step.Exclusive {
+				claimed[x] = true
+			}
+		}
 	}
 	s.pending = rest
 	return out
 }
 
+// may is "now", "never", "later" while something that the step needs is not done, or "busy".
 func (s *schedule) may(step Step, fanOut int) string {
 	for _, n := range step.Needs {
 		switch s.state[n] {
@@ -137,11 +150,11 @@ func (s *schedule) may(step Step, fanOut int) string {
 	}
 	for _, x := range step.Exclusive {
 		if s.busy[x] {
-			return "later"
+			return "busy"
 		}
 	}
 	if step.Host != "" && s.hosts[step.Host] == 0 && len(s.hosts) >= fanOut {
-		return "later"
+		return "busy"
 	}
 	return "now"
 }

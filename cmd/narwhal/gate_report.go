@@ -7,14 +7,13 @@ import (
 	"encoding/xml"
 	"fmt"
 	"html/template"
-	"maps"
-	"slices"
 
 	"github.com/spf13/cobra"
 
 	"path/filepath"
 
 	"github.com/narwhal-fleet/narwhal/gates"
+	"github.com/narwhal-fleet/narwhal/gates/fabric"
 	"github.com/narwhal-fleet/narwhal/gates/record"
 	"github.com/narwhal-fleet/narwhal/internal/problem"
 )
@@ -58,20 +57,9 @@ func gateReportVerb(a *app) *cobra.Command {
 	return c
 }
 
-// edge is one measured direction for the heat map.
-type edge struct {
-	From, To  string
-	Gbps      float64
-	RTT       float64
-	Shade     int // 0 slow … 100 fast, of the fastest edge
-	Satisfied bool
-}
-
 type reportData struct {
 	Status  runStatus
-	Hosts   []string
-	Edges   map[string]map[string]edge
-	Floor   float64
+	Heat    fabric.Heat
 	Facts   []string
 	Summary string
 }
@@ -79,42 +67,13 @@ type reportData struct {
 // reportHTML is one page without outside references. Text from hosts is escaped by the
 // template.
 func reportHTML(st runStatus, state record.State, load func(record.Ref) ([]byte, error)) ([]byte, error) {
-	d := reportData{Status: st, Edges: map[string]map[string]edge{}}
+	d := reportData{Status: st}
 	view, err := gates.ViewAt(state, load)
 	if err != nil {
 		return nil, err
 	}
 	if view.Fleet.Deploy != nil {
-		d.Hosts = view.Fleet.EngineHosts()
-	}
-	var budget struct {
-		Floor float64 `json:"floor_gbps"`
-	}
-	_ = view.Decode("D/budget", &budget)
-	d.Floor = budget.Floor
-	fastest := 0.0
-	for _, k := range slices.Sorted(maps.Keys(state.Gates["D"].Evidence)) {
-		var s struct {
-			Gbps float64 `json:"gbps"`
-			RTT  float64 `json:"rtt_us"`
-		}
-		if k.Kind() != "edge" || view.Decode(k, &s) != nil {
-			continue
-		}
-		sub := k.Subjects()
-		if d.Edges[sub[0]] == nil {
-			d.Edges[sub[0]] = map[string]edge{}
-		}
-		d.Edges[sub[0]][sub[1]] = edge{From: sub[0], To: sub[1], Gbps: s.Gbps, RTT: s.RTT, Satisfied: s.Gbps >= d.Floor}
-		fastest = max(fastest, s.Gbps)
-	}
-	for _, row := range d.Edges {
-		for to, e := range row {
-			if fastest > 0 {
-				e.Shade = int(100 * e.Gbps / fastest)
-			}
-			row[to] = e
-		}
+		d.Heat = fabric.HeatOf(view)
 	}
 	var trial struct {
 		Points []struct {

@@ -3,6 +3,7 @@ package main
 import (
 	"encoding/json"
 	"errors"
+	"strings"
 
 	"github.com/spf13/cobra"
 
@@ -44,8 +45,10 @@ func hostVerb(a *app) *cobra.Command {
 			RunE: func(_ *cobra.Command, args []string) error { return process.Become(args[0], args[1]) },
 		},
 		&cobra.Command{
-			Use: "fabric-serve ADDRESS", Args: cobra.ExactArgs(1),
-			RunE: func(cmd *cobra.Command, args []string) error { return fabric.Serve(cmd.Context(), args[0]) },
+			Use: "fabric-serve ADDRESS [TOOLS]", Args: cobra.RangeArgs(1, 2),
+			RunE: func(cmd *cobra.Command, args []string) error {
+				return fabric.Serve(cmd.Context(), args[0], strings.Join(args[1:], ""))
+			},
 		},
 	)
 	return c

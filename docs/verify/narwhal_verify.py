@@ -16,10 +16,10 @@ PREDICATE = "https://github.com/narwhal-fleet/narwhal/%s/v1"
 DIGEST, NAME = re.compile(r"[0-9a-f]{64}\Z"), re.compile(r"[A-Za-z0-9][A-Za-z0-9._-]{0,63}\Z")
 TIME, STRING = re.compile(r"\d{4}-\d\d-\d\dT\d\d:\d\d:\d\d(\.\d*[1-9])?Z\Z"), re.compile(r'"(?:[^"\\]|\\.)*"')
 EVIDENCE = {  # what a passed gate rests on: kind of evidence → its subjects
-    "A": {"A/inputs": "", "A/host": "work-host"},
+    "A": {"A/inputs": "", "A/host": "work-host", "A/clock": "work-host", "A/network": "work-host", "A/hardware": "engine-host"},
     "B": {"B/release": "work-host", "B/files": "work-host", "B/key": "work-host"},
     "C": {"C/ports": "engine", "C/launch": "engine", "C/live": "engine", "C/cache": "engine"},
-    "D": {"D/budget": "", "D/edge": "engine-host-pair"},
+    "D": {"D/budget": "", "D/pair": "host-pair"},
     "E": {"E/observed": "engine", "E/sidecar": "engine", "E/statement": "engine"},
     "F": {"F/profile": "engine", "F/pair": "engine-pair", "F/store": ""},
     "G": {"G/router": "", "G/ready": "", "G/standby": "standby", "G/standing": "standby", "G/trial": "", "G/journal": "", "G/bundle": ""},
@@ -98,13 +98,13 @@ def expected(gate, fleet):
     """The keys of the evidence that a passed gate of this fleet has."""
     deploy = fleet.get("deploy") or {}
     router, engines = deploy.get("router") or {}, [e["iid"] for e in fleet.get("engines") or []]
-    carry = {(deploy.get("engines") or {}).get(e, {}).get("host", "") for e in engines}
+    carry = {(deploy.get("engines") or {}).get(e, {}).get("host", "") for e in engines} - {None, ""}
     standby, lease = router.get("standby") or {}, router.get("lease") or {}
     on = standby and (lease.get("path") or lease.get("etcd"))
     work = (carry | {router.get("host"), standby.get("host")}) - {None, ""}
     subjects = {
         "": [()], "standby": [()] if on else [], "engine": [(e,) for e in engines], "work-host": [(h,) for h in work],
-        "engine-pair": itertools.permutations(engines, 2), "engine-host-pair": itertools.permutations(carry, 2)}
+        "engine-host": [(h,) for h in carry], "engine-pair": itertools.permutations(engines, 2), "host-pair": itertools.combinations(sorted(carry), 2)}
     return ["/".join([kind] + [quote(s, safe="$&+:=@") for s in parts])
             for kind, of in EVIDENCE.get(gate, {}).items() for parts in list(subjects[of])]
 
@@ -208,7 +208,7 @@ class Record:
 
     def verdict(self, gate, b, where):
         g, inputs = self.gate(gate), self.gate("A")["evidence"].get("A/inputs")
-        g["state"], found = b["state"], b.get("findings") or b.get("object")
+        g["state"], found = b["state"], b.get("object") or [f for f in b.get("findings") or [] if not f.get("note")]
         if gate not in EVIDENCE:
             self.say("verdict_unknown", where, "no such gate: %r" % gate)
         if (b["state"], bool(found)) in (("failed", False), ("passed", True)):

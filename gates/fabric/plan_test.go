@@ -1,0 +1,124 @@
+package fabric
+
+import (
+	"slices"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/narwhal-fleet/narwhal/fleet"
+	"github.com/narwhal-fleet/narwhal/gates"
+	"github.com/narwhal-fleet/narwhal/gates/record"
+)
+
+func planned(t *testing.T, f fleet.Fleet) []gates.Step {
+	t.Helper()
+	r, err := record.Create(t.TempDir()+"/run", record.Header{Run: "r", FleetName: "tern", Fleet: []byte("{}")}, record.Options{})
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer r.Close()
+	run := &gates.Runner{Gates: []gates.Gate{Gate{}}, Fleet: f, Record: r, Progress: gates.Quiet{}}
+	forecast, err := run.Forecast(t.Context(), gates.Options{})
+	if err != nil {
+		t.Fatal(err)
+	}
+	return forecast.Gates[0].Plan.Steps
+}
+
+// TestPlan measures every pair of engine hosts, not the router's, and closes each tester
+// that it opens.
+func TestPlan(t *testing.T) {
+	f := testFleet(3)
+	h := f.Deploy.Hosts["h2"]
+	h.FabricPort = 5555
+	f.Deploy.Hosts["h2"] = h
+	steps := map[string]gates.Step{}
+	for _, s := range planned(t, f) {
+		steps[s.ID] = s
+		if strings.Contains(s.ID, "router") {
+			t.Errorf("step %s touches a host without engines", s.ID)
+		}
+	}
+	if len(steps) != 1+3+3+3+3 {
+		t.Errorf("%d steps", len(steps))
+	}
+	for _, h := range names(3) {
+		open, closing, all := steps["D/tester/"+h], steps["D/stop/"+h], steps["D/incast/"+h]
+		if open.Undo == nil || !closing.Last || !slices.Equal(closing.Needs, []string{open.ID}) || closing.Check == nil {
+			t.Errorf("tester of %s: %+v, %+v", h, open, closing)
+		}
+		if all.Host != h || len(all.Needs) != 2 || len(all.Exclusive) != 3 || all.Yields != incastKey(h) {
+			t.Errorf("incast of %s: %+v", h, all)
+		}
+	}
+	p := steps["D/pair/h0/h2"]
+	if !slices.Equal(p.Exclusive, []string{"fabric:h0", "fabric:h2"}) || p.Host != "h0" || !slices.Equal(p.Needs, []string{"D/tester/h2"}) || p.Yields != "D/pair/h0/h2" {
+		t.Errorf("pair %+v", p)
+	}
+	for host, want := range map[string]string{"h0": "192.0.2.10:5201", "h2": "192.0.2.12:5555"} {
+		if got := Address(f, host); got != want {
+			t.Errorf("the tester of %s listens on %s, want %s", host, got, want)
+		}
+	}
+	f.Deploy.Fabric.Incast = false
+	if got := planned(t, f); len(got) != 1+2+3+2 {
+		t.Errorf("without incast: %d steps", len(got))
+	}
+}
+
+// TestPlanNamesTheToolsCommands: the server's command stands in the tester's, the client's
+// in the measuring step.
+func TestPlanNamesTheToolsCommands(t *testing.T) {
+	for transport, c := range map[string]struct {
+		tool  []string
+		wants []string
+	}{
+		"tcp":  {[]string{"iperf3"}, []string{"iperf3 --client 192.0.2.11 --bind 192.0.2.10 --port 5202 --parallel 4 --omit 1 --time 10 --json"}},
+		"rdma": {[]string{"ib_write_bw", "ib_read_bw"}, []string{"ib_write_bw -p 5202 -s 1048576 -D 10 -q 4 -F --report_gbits --bind_source_ip 192.0.2.10 -d mlx5_0 -i 1 -x 3 192.0.2.11"}},
+		"ucx":  {[]string{"ucx_perftest"}, []string{"ucx_perftest 192.0.2.11 -p 5202 -t ucp_put_bw -s 1048576 -n 2000 -w 50 -f"}},
+	} {
+		f, gid := testFleet(2), 3
+		fab := &f.Deploy.Fabric
+		fab.Transport, fab.Tool, fab.Device, fab.GIDIndex = transport, "iperf3", "mlx5_0:1", &gid
+		if got := toolsOf(*fab); !slices.Equal(got, c.tool) {
+			t.Errorf("%s is measured by %v", transport, got)
+		}
+		e := Edge{"h0", "h1"}
+		if got := strings.Join(tools[c.tool[0]].client(callOf(f, e)), " "); got != c.wants[0] {
+			t.Errorf("%s: client\n %s, want\n %s", transport, got, c.wants[0])
+		}
+		all := planned(t, f)
+		served, asked := 0, 0
+		for _, s := range all {
+			line := strings.Join(s.Argv, " ")
+			if strings.HasPrefix(s.ID, "D/tester/") && strings.Contains(line, c.tool[0]) {
+				served++
+			}
+			if s.Yields == toolKey(c.tool[0], e) && strings.Contains(line, `"`+strings.ReplaceAll(c.wants[0], " ", `","`)+`"`) {
+				asked++
+			}
+		}
+		if served != 2 || asked != 1 || len(all) != 1+2+1+2*len(c.tool)+2 {
+			t.Errorf("%s: %d servers, %d clients in %d steps", transport, served, asked, len(all))
+		}
+	}
+}
+
+// TestHistory takes an earlier sample and its own history into the next request.
+func TestHistory(t *testing.T) {
+	f := testFleet(2)
+	p := goodPair(Twosome{"h0", "h1"})
+	for i := range maxHistory + 2 {
+		p.History = append(p.History, Past{Fingerprint: "f", Forward: float64(i)})
+	}
+	e := map[record.Key]any{"D/pair/h0/h1": p}
+	got := history(view(t, f, e), Twosome{"h0", "h1"})
+	if len(got) != maxHistory || got[len(got)-1].Forward != p.Forward.Gbps || got[len(got)-1].Time != time.Unix(1000, 0).UTC() || got[0].Forward != 3 {
+		t.Errorf("history %+v", got)
+	}
+	p.Unreachable = "refused"
+	if got := history(view(t, f, map[record.Key]any{"D/pair/h0/h1": p}), Twosome{"h0", "h1"}); got != nil {
+		t.Errorf("history of what was not reached: %v", got)
+	}
+}

@@ -1,0 +1,6 @@
+//go:build !linux
+
+package route
+
+// Gateway is known on Linux alone.
+func Gateway(string) string { return "" }
