@@ -48,6 +48,15 @@
 // router that starts when all files were removed waits for it too. Should that holder hang, the
 // epochs begin anew, since nobody knows them.
 //
+// # A process that stops in the middle
+//
+// Who is stopped, or waits for a disk, while it changes the files keeps <path>.lock. When a
+// claimant could not have that lock for the length of a lease, and the lease is over, it puts
+// another lock file in its place, one claimant at a time by <path>.lock.turn. The process before
+// finds its validity over when it goes on; what it then writes is of an epoch that has passed.
+//
+// # Where the proof holds
+//
 // The proof needs one kernel that sees all lock holders. It is used only where the folder
 // is on a file system known to be local (ext2-4, xfs, btrfs, zfs, f2fs, bcachefs, tmpfs,
 // overlay; on macOS what the system marks local), and not on NFS, SMB, FUSE or cluster

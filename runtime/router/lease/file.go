@@ -44,6 +44,7 @@ type File struct {
 	alive alive
 	proof bool
 	why   error // why the last claim or renewal is not backed by the alive lock
+	jam   jam   // of the lock on the lease's files
 	// gap is the lack of a readable document as this File's claims have seen it.
 	gap gap
 	// seen is the highest epoch that this File has read or claimed.
@@ -86,7 +87,7 @@ func (l *File) exclusive(ctx context.Context, f func() error) error {
 	if err := ctx.Err(); err != nil {
 		return fmt.Errorf("lock lease: %w", err)
 	}
-	lock, err := lockPath(ctx, l.o.Path+".lock")
+	lock, err := l.lock(ctx)
 	if err != nil {
 		return err
 	}

@@ -1,11 +1,14 @@
 package lease
 
 import (
+	"context"
 	"errors"
+	"fmt"
 	"io/fs"
 	"os"
 	"path/filepath"
 	"runtime"
+	"sync"
 	"syscall"
 	"testing"
 	"time"
@@ -403,6 +406,64 @@ func TestNothingStandsForTheDocument(t *testing.T) {
 		if _, err := a.Renew(t.Context(), term); !errors.Is(err, ErrLost) {
 			t.Errorf("%s: %v", name, err)
 		}
+	}
+}
+
+// TestJammedLock: a process that was stopped in the middle of a change keeps nobody out for good,
+// and of those who come after it one alone gets each epoch.
+func TestJammedLock(t *testing.T) {
+	path := filepath.Join(t.TempDir(), "lease")
+	claim(t, openFile(t, path, "a", ProofOff))
+	stopped, err := lockPath(t.Context(), path+".lock")
+	check(t, err)
+	t.Cleanup(func() { stopped.Close() })
+	short := func() context.Context {
+		ctx, cancel := context.WithTimeout(t.Context(), 20*time.Millisecond)
+		t.Cleanup(cancel)
+		return ctx
+	}
+	others := make([]*File, 8)
+	for i := range others {
+		others[i] = openFile(t, path, fmt.Sprint("b", i), ProofOff)
+	}
+	try := func() (epochs []int64) {
+		var mu sync.Mutex
+		var wg sync.WaitGroup
+		for _, l := range others {
+			wg.Go(func() {
+				if term, err := l.Claim(short()); err == nil {
+					mu.Lock()
+					epochs = append(epochs, term.Epoch)
+					mu.Unlock()
+				}
+				l.jam.since = l.jam.since.Add(-2 * testTTL)
+			})
+		}
+		wg.Wait()
+		return epochs
+	}
+	for range 4 {
+		if got := try(); len(got) > 0 {
+			t.Fatalf("claimed beside a lease that lasts: %v", got)
+		}
+	}
+	check(t, os.WriteFile(path, Make("a", 1, time.Now(), 0).Encode(), 0o600))
+	var got []int64
+	for range 50 {
+		got = append(got, try()...)
+	}
+	if len(got) == 0 || got[0] != 2 {
+		t.Fatalf("claimed %v", got)
+	}
+	for _, e := range got[1:] {
+		if e != 2 { // the holder claims its own epoch again; nobody else may
+			t.Errorf("claimed %v", got)
+		}
+	}
+	d, err := others[0].Look(t.Context())
+	check(t, err)
+	if d.Epoch != 2 {
+		t.Errorf("stored %+v", d)
 	}
 }
 
