@@ -150,6 +150,6 @@ func goals(p plan, r simulate.Result) string {
 	}
 	fifo := r.Arms[slices.IndexFunc(r.Arms, func(a simulate.Arm) bool { return a.Policy == "reactive-fifo" })]
 	short := own.Classes[slices.IndexFunc(own.Classes, func(k simulate.Class) bool { return k.Class == "short chat" })]
-	return fmt.Sprintf("Aim: 20 points above reactive-fifo, and short chats' first token within 2 s at the 95th percentile; it is %.2f points above, and they have %s ms.",
-		100*(own.Attainment-fifo.Attainment), ms(short.TTFT.P95))
+	return fmt.Sprintf("Aim: 20 points above reactive-fifo, of which the bound leaves room for %.2f, and short chats' first token within 2 s at the 95th percentile; it is %.2f points above, and they have %s ms.",
+		100*min(0.2, r.Hindsight.Attainment-fifo.Attainment), 100*(own.Attainment-fifo.Attainment), ms(short.TTFT.P95))
 }

@@ -12,6 +12,9 @@ const (
 	sure = 3
 	// steady is how many times the margin a gain must be while the promise holds.
 	steady = 3
+	// following is how many times the margin a gain must be while the newest span is followed,
+	// which is short and therefore uneven.
+	following = 3
 	// regret is the part of the margin that each unit of the current split's score adds to it:
 	// the worse all splits are, the less a difference between two of them says.
 	regret = 0.5
@@ -28,9 +31,14 @@ func (s State) ahead(snap model.Snapshot, d Decision) (State, []Action) {
 		s.run = 0
 		return s.finish(d, Move{}, snap)
 	}
+	s.trial = s.trial.judge(&s, &f)
+	if s.trial.Follows {
+		f.weigh(followed)
+	}
+	f.prefer(s.Params, snap)
 	current := f.split(f.p)
 	best := current
-	d.Splits = append(d.Splits, current)
+	d.Splits = append(make([]Score, 0, 8), current)
 	for _, by := range []int{-1, 1} {
 		least := current
 		for n := 1; n <= max(1, int(mostAtOnce*float64(f.p+f.d))); n++ {
@@ -48,11 +56,11 @@ func (s State) ahead(snap model.Snapshot, d Decision) (State, []Action) {
 			}
 		}
 	}
-	return s.choose(snap, current, best, d)
+	return s.choose(snap, &f, current, best, d)
 }
 
 // choose takes a better split when the gain is above the margin and has been seen often enough.
-func (s State) choose(snap model.Snapshot, current, best Score, d Decision) (State, []Action) {
+func (s State) choose(snap model.Snapshot, f *forecast, current, best Score, d Decision) (State, []Action) {
 	gain := gained(current, best)
 	d.TTFTRatio, d.TPOTRatio, d.Objective, d.Delta = best.TTFT, best.TPOT, best.Objective, Ratio(gain)
 	hold := func(why string) (State, []Action) {
@@ -64,6 +72,9 @@ func (s State) choose(snap model.Snapshot, current, best Score, d Decision) (Sta
 	margin := s.Params.Margin * math.Max(1, regret*float64(current.Objective))
 	if !pressed {
 		margin *= steady
+	}
+	if s.trial.Follows {
+		margin *= following
 	}
 	switch {
 	case best.Prefill == current.Prefill || gain < margin:
@@ -94,7 +105,7 @@ func (s State) choose(snap model.Snapshot, current, best Score, d Decision) (Sta
 		d.Reason = "awaiting confirmation"
 		return s.finish(d, Move{}, snap)
 	}
-	return s.several(snap, best, d, at)
+	return s.several(snap, f, best, d, at)
 }
 
 // reverses reports whether a split takes back a recent move.
@@ -107,8 +118,12 @@ func (s State) reverses(now float64, current, best Score) bool {
 }
 
 // several is apply for up to n engines.
-func (s State) several(snap model.Snapshot, best Score, d Decision, n int) (State, []Action) {
-	s, acts := s.apply(snap, best, d)
+func (s State) several(snap model.Snapshot, f *forecast, best Score, d Decision, n int) (State, []Action) {
+	leaver := f.leaver[0]
+	if best.Prefill > f.p {
+		leaver = f.leaver[1]
+	}
+	s, acts := s.apply(snap, best, d, leaver)
 	first, ok := acts[0].(Move)
 	if !ok || n < 2 {
 		return s, acts

@@ -15,7 +15,7 @@ func lending() Params {
 }
 
 // Documents alone ask for most of the fleet: several engines move in one evaluation, at once.
-func TestASureGainMovesSeveralAtOnce(t *testing.T) {
+func TestRow29ASureGainMovesSeveralAtOnce(t *testing.T) {
 	es := fleetOf(2, 6)
 	s, _, _ := play(New(lending(), 0), es, 0, 5, 6, 8000, 30)
 	_, moves, log := play(s, es, 5, 8, 6, 8000, 30)

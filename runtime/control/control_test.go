@@ -295,20 +295,6 @@ func TestDemandMatchesTheWorkloadsIndex(t *testing.T) {
 	}
 }
 
-func TestExpect(t *testing.T) {
-	s := New(params(), 0)
-	if s.Expect(100) != 100 || s.Expect(0) != 1 {
-		t.Error("without evidence")
-	}
-	for range 20 {
-		s, _ = Step(s, Outcome{Wanted: 100, Output: 40})
-		s, _ = Step(s, Outcome{Output: 70})
-	}
-	if s.Expect(200) != 80 || s.Expect(0) != 70 {
-		t.Errorf("expect %d and %d", s.Expect(200), s.Expect(0))
-	}
-}
-
 func TestDecisionMarshalsInfinityAsNull(t *testing.T) {
 	b, err := json.Marshal(Decision{Objective: Ratio(math.Inf(1)), Splits: []Score{score(params(), load{}, Demand{}, 0, 1)}})
 	if err != nil {

@@ -21,15 +21,28 @@ func (s State) width() float64 { return min(1, s.Params.Step, max(s.Params.Evide
 
 func (s State) arrive(a Arrival) State {
 	s = s.roll(a.At)
-	length, known := s.outputs.expect(a.Wanted)
-	if !known {
-		s.unknown++
-	}
 	n := float64(max(1, a.Input))
-	m := moments{N: 1, In: n, InSq: n * n, Out: length, OutIn: length * n, OutQ: length * length}
+	held := min(max(0, float64(a.Cached)), n)
+	m := moments{N: 1, In: n - held, InSq: n*n - held*held} // as profile.Curve.Warm has it
+	if a.Wanted > 0 {
+		length := s.outputs.expect(a.Input, a.Wanted)
+		m.Out, m.OutIn, m.OutQ = length, length*n, length*length
+	} else {
+		m.Free, m.FreeIn = 1, n
+	}
 	k := band(a.Input)
 	s.open.All, s.open.Band[k] = s.open.All.plus(m), s.open.Band[k].plus(m)
 	return s
+}
+
+// freed prices the answers of a bucket that nothing limits.
+func (s *State) freed(b *bucket) (m moments) {
+	for i := range b.Band {
+		if x := b.Band[i]; x.Free > 0 {
+			m = m.plus(moments{Free: x.Free, FreeIn: x.FreeIn}.told(s.outputs.expect(1<<(i+6), 0)))
+		}
+	}
+	return m
 }
 
 // roll closes the open bucket when now lies beyond it and forgets what left the window.
@@ -59,13 +72,18 @@ func (s State) roll(now float64) State {
 func (s State) demand(engines []model.EngineView, now, horizon float64) Demand {
 	span := min(horizon, max(s.Params.Step, now-s.Started))
 	sum := s.open.All
+	free := s.freed(&s.open)
 	w := s.width()
 	for _, b := range s.closed {
 		if b.From+w > now-span {
-			sum = sum.plus(b.All)
+			sum.add(&b.All)
+			if b.All.Free > 0 {
+				free = free.plus(s.freed(b))
+			}
 		}
 	}
-	d := Demand{Span: span, Arrivals: int(sum.N), Complete: s.unknown == 0}
+	d := Demand{Span: span, Arrivals: int(sum.N), Complete: sum.Free == 0 || s.outputs.Free >= s.Params.MinArrivals}
+	sum = sum.plus(free)
 	if sum.N == 0 {
 		return d
 	}

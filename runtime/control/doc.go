@@ -6,8 +6,9 @@
 // several evaluations. It refuses to leave a role below its floor, to move a pinned
 // engine, and to move more than half of the engines in one evaluation, or several where none lends.
 //
-// Where engines lend, splits are compared by what each would have lost over the blocks of the
-// window (forecast); elsewhere by the busier role's load of the last seconds (score).
+// Where engines lend, splits are compared by what each would have lost over the blocks of
+// several windows, or of the newest span where that has lost less of late (forecast, trial);
+// elsewhere by the busier role's load of the last seconds (score).
 //
 // Demand is counted at arrival, so requests that were refused press as hard as those
 // that were served.

@@ -15,9 +15,12 @@ import (
 type forecast struct {
 	planned float64                // share of an engine that is planned for
 	blocks  []block                // the newest first
+	older   float64                // seconds of all but the newest
 	kept    [lentSteps + 1]float64 // of the token rate, by the share of time that is lent
 	p, d    int
+	mean    capacity    // corrections, of the engines that were measured
 	now     [2]capacity // of the engines of each role, prefill first
+	leaver  [2]string   // the engine that would leave each role first; "" = the one with least to lose
 	next    [2]capacity // of the engine that would leave each role first
 }
 
@@ -27,7 +30,7 @@ type capacity struct{ prefill, decode float64 }
 // block is what arrived in a span: by band of prompt lengths, requests a second and the mean
 // engines that each phase asks for.
 type block struct {
-	weight          float64
+	weight, span    float64
 	n, pre, dec     [bands]float64
 	requests        float64
 	prefill, decode float64
@@ -39,8 +42,11 @@ const bands = 10
 // band is the number of a prompt's band.
 func band(input int) int { return min(max(0, bits.Len(uint(max(0, input)))-7), bands-1) }
 
-// newest is the weight of the newest block; the older ones share the rest.
-const newest = 0.3
+// Weights of the newest block; the older ones share the rest.
+const (
+	newest   = 0.3  // a split for all that comes and goes
+	followed = 0.75 // one for what comes now
+)
 
 // foresee reads what arrived. It is not ok without an engine that was measured.
 func (s State) foresee(snap model.Snapshot) (f forecast, ok bool) {
@@ -51,12 +57,13 @@ func (s State) foresee(snap model.Snapshot) (f forecast, ok bool) {
 	f.planned = s.Params.Utilization
 	f.measure(s.Params, snap, of)
 	sums, spans := s.spans(snap.At)
+	s.tell(sums)
 	var total [bands]moments
 	var all moments
 	older := 0.0
 	for k := range sums {
 		for i := range sums[k] {
-			total[i] = total[i].plus(sums[k][i])
+			total[i].add(&sums[k][i])
 		}
 		if k > 0 {
 			older += spans[k]
@@ -73,19 +80,44 @@ func (s State) foresee(snap model.Snapshot) (f forecast, ok bool) {
 	for i := range f.kept {
 		f.kept[i] = of.rate(all.context(), mostLent*float64(i)/lentSteps, s.Params.TPOT) / full
 	}
+	f.older = older
 	for k := range sums {
 		b := priced(&sums[k], spans[k], &of, &rates)
+		b.span = spans[k]
+		f.blocks = append(f.blocks, b)
+	}
+	f.weigh(newest)
+	return f, true
+}
+
+// weigh gives the newest block a weight.
+func (f *forecast) weigh(newest float64) {
+	for k := range f.blocks {
+		b := &f.blocks[k]
 		switch {
-		case older == 0:
+		case f.older == 0:
 			b.weight = 1
 		case k == 0:
 			b.weight = newest
 		default:
-			b.weight = (1 - newest) * spans[k] / older
+			b.weight = (1 - newest) * b.span / f.older
 		}
-		f.blocks = append(f.blocks, b)
 	}
-	return f, true
+}
+
+// tell gives lengths to the answers that nothing limits.
+func (s *State) tell(sums [][bands]moments) {
+	var lengths [bands]float64
+	for k := range sums {
+		for i := range sums[k] {
+			if m := &sums[k][i]; m.Free > 0 {
+				if lengths[i] == 0 {
+					lengths[i] = s.outputs.expect(1<<(i+6), 0)
+				}
+				*m = m.told(lengths[i])
+			}
+		}
+	}
 }
 
 // spans sums what is remembered in blocks, the newest first.
@@ -100,7 +132,7 @@ func (s State) spans(now float64) (sums [][bands]moments, spans []float64) {
 		}
 		for i := range b.Band {
 			if m := &b.Band[i]; m.N > 0 {
-				sums[k][i] = sums[k][i].plus(*m)
+				sums[k][i].add(m)
 			}
 		}
 	}
@@ -136,9 +168,7 @@ func priced(sums *[bands]moments, span float64, of *kin, rates *[bands]float64) 
 
 // measure notes what the engines of each role can do, and those that would leave it first.
 func (f *forecast) measure(par Params, snap model.Snapshot, of kin) {
-	can := func(e *model.EngineView) capacity {
-		return capacity{of.prefill / e.PrefillKappa(), of.token / e.Kappa()}
-	}
+	f.mean = capacity{of.prefill, of.token}
 	first := [2]string{}
 	for i, role := range []model.Role{model.Prefill, model.Decode} {
 		first[i], _ = donor(par, snap, role, true)
@@ -156,13 +186,18 @@ func (f *forecast) measure(par Params, snap model.Snapshot, of kin) {
 			f.d++
 			role = 1
 		}
-		c := can(e)
+		c := f.can(e)
 		f.now[role].prefill += c.prefill
 		f.now[role].decode += c.decode
 		if e.ID == first[role] {
 			f.next[role] = c
 		}
 	}
+}
+
+// can is what an engine does.
+func (f *forecast) can(e *model.EngineView) capacity {
+	return capacity{f.mean.prefill / e.PrefillKappa(), f.mean.decode / e.Kappa()}
 }
 
 // kin is the mean of the live engines that were measured: its curve has their corrections in it.

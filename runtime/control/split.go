@@ -19,7 +19,10 @@ const (
 
 // split projects p prefill engines. The load of the busier role counts up to what is promised;
 // what is lost beyond that counts as such.
-func (f *forecast) split(p int) Score {
+func (f *forecast) split(p int) Score { return f.project(p, f.blocks) }
+
+// project is split for some of the blocks.
+func (f *forecast) project(p int, blocks []block) Score {
 	d := f.p + f.d - p
 	s := Score{Prefill: p, Decode: d, TTFT: Ratio(math.Inf(1)), TPOT: Ratio(math.Inf(1)), Objective: Ratio(math.Inf(1)), Loss: 1}
 	if p < 1 || d < 1 {
@@ -27,8 +30,8 @@ func (f *forecast) split(p int) Score {
 	}
 	ps, ds := f.with(p)
 	s.TTFT, s.TPOT, s.Objective, s.Loss = 0, 0, 0, 0
-	for i := range f.blocks {
-		b := &f.blocks[i]
+	for i := range blocks {
+		b := &blocks[i]
 		pre, dec, room := f.lent(b, ps, ds)
 		lost := b.lost(room, decodeWorks*ds.decode)
 		s.TTFT += Ratio(b.weight * pre)

@@ -33,6 +33,7 @@ type Arrival struct {
 	At     float64
 	Input  int
 	Wanted int // output cap; 0 = uncapped
+	Cached int // tokens of the prompt that some engine is believed to hold
 }
 
 // Outcome is one completed answer.
@@ -65,8 +66,9 @@ func (Record) action() {}
 // moments are sums over arrivals, so that any curve can price them later.
 type moments struct {
 	N                float64 // arrivals
-	In, InSq         float64 // Σ input, Σ input²
+	In, InSq         float64 // Σ input, Σ input², less those of the cached tokens
 	Out, OutIn, OutQ float64 // Σ output, Σ output·input, Σ output²
+	Free, FreeIn     float64 // arrivals whose answers nothing limits, Σ their input; none of them is in Out
 }
 
 // bucket is the arrivals of one interval by length of the prompt.
@@ -82,42 +84,28 @@ func (b moments) context() float64 { return (b.OutIn + b.OutQ/2) / max(1, b.Out)
 func (b moments) plus(o moments) moments {
 	b.N, b.In, b.InSq = b.N+o.N, b.In+o.In, b.InSq+o.InSq
 	b.Out, b.OutIn, b.OutQ = b.Out+o.Out, b.OutIn+o.OutIn, b.OutQ+o.OutQ
+	b.Free, b.FreeIn = b.Free+o.Free, b.FreeIn+o.FreeIn
 	return b
 }
 
-// outputs learns how long answers are. Shares decay so that a shift is followed.
-type outputs struct {
-	Seen     int
-	Capped   float64 // Σ caps of capped answers
-	Of       float64 // Σ their lengths
-	Uncapped float64 // Σ weights of uncapped answers
-	Lengths  float64 // Σ their lengths
+// add is plus in place.
+func (b *moments) add(o *moments) {
+	b.N += o.N
+	b.In += o.In
+	b.InSq += o.InSq
+	b.Out += o.Out
+	b.OutIn += o.OutIn
+	b.OutQ += o.OutQ
+	b.Free += o.Free
+	b.FreeIn += o.FreeIn
 }
 
-const outputDecay = 1 - 1.0/256
-
-func (o outputs) learn(e Outcome) outputs {
-	o.Seen++
-	if e.Wanted > 0 {
-		o.Capped, o.Of = o.Capped*outputDecay+float64(e.Wanted), o.Of*outputDecay+float64(e.Output)
-	} else {
-		o.Uncapped, o.Lengths = o.Uncapped*outputDecay+1, o.Lengths*outputDecay+float64(e.Output)
-	}
-	return o
-}
-
-// expect returns the expected length of an answer, at least 1. ok is false for an uncapped
-// request before any uncapped answer was seen.
-func (o outputs) expect(wanted int) (length float64, ok bool) {
-	switch {
-	case wanted > 0 && o.Capped > 0:
-		return max(1, float64(wanted)*min(1, o.Of/o.Capped)), true
-	case wanted > 0:
-		return float64(wanted), true
-	case o.Uncapped > 0:
-		return max(1, o.Lengths/o.Uncapped), true
-	}
-	return 1, false
+// told is the sums with a length for the answers that nothing limits: what is known of them
+// when demand is priced, which is more than was known when they came.
+func (b moments) told(length float64) moments {
+	b.Out, b.OutIn, b.OutQ = b.Out+b.Free*length, b.OutIn+b.FreeIn*length, b.OutQ+b.Free*length*length
+	b.Free, b.FreeIn = 0, 0
+	return b
 }
 
 // State is everything the controller remembers. Copies are independent: a step never
@@ -129,7 +117,7 @@ type State struct {
 	closed  []*bucket // oldest first; replaced, never written
 	past    []*bucket // what left the window, in blocks; likewise
 	outputs outputs
-	unknown int // uncapped arrivals of unknown length in the window
+	trial   trial
 
 	lastTick     float64
 	ticked       bool
@@ -146,8 +134,6 @@ func New(p Params, now float64) State {
 	return State{Params: p, Started: now, lastToDecode: now, lastMove: now, open: bucket{From: now}}
 }
 
-// Expect returns the expected answer length for a cap (0 = uncapped), at least 1 token.
-func (s State) Expect(wanted int) int {
-	n, _ := s.outputs.expect(wanted)
-	return int(n + 0.5)
-}
+// Expect returns the expected answer length for a prompt and a cap (0 = uncapped), at least 1
+// token.
+func (s *State) Expect(input, wanted int) int { return int(s.outputs.expect(input, wanted) + 0.5) }

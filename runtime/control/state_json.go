@@ -15,7 +15,7 @@ type written struct {
 	Closed  []*bucket `json:"closed,omitempty"`
 	Past    []*bucket `json:"past,omitempty"`
 	Outputs outputs   `json:"outputs"`
-	Unknown int       `json:"unknown,omitempty"`
+	Trial   trial     `json:"trial,omitzero"`
 
 	LastTick     float64    `json:"last_tick"`
 	Ticked       bool       `json:"ticked,omitempty"`
@@ -63,7 +63,7 @@ func (b *bucket) UnmarshalJSON(raw []byte) error {
 
 // MarshalJSON writes all that the controller remembers.
 func (s State) MarshalJSON() ([]byte, error) {
-	return json.Marshal(written{s.Params, s.Started, s.open, s.closed, s.past, s.outputs, s.unknown,
+	return json.Marshal(written{s.Params, s.Started, s.open, s.closed, s.past, s.outputs, s.trial,
 		s.lastTick, s.ticked, s.lastToDecode, s.lastMove, s.lastTo, s.heading, s.rule, s.run})
 }
 
@@ -73,7 +73,7 @@ func (s *State) UnmarshalJSON(b []byte) error {
 	if err := json.Unmarshal(b, &w); err != nil {
 		return err
 	}
-	*s = State{w.Params, w.Started, w.Open, w.Closed, w.Past, w.Outputs, w.Unknown,
+	*s = State{w.Params, w.Started, w.Open, w.Closed, w.Past, w.Outputs, w.Trial,
 		w.LastTick, w.Ticked, w.LastToDecode, w.LastMove, w.LastTo, w.Heading, w.Rule, w.Run}
 	return nil
 }

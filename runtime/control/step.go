@@ -15,9 +15,6 @@ func Step(s State, e Event) (State, []Action) {
 		return s.arrive(e), nil
 	case Outcome:
 		s.outputs = s.outputs.learn(e)
-		if e.Wanted == 0 {
-			s.unknown = 0
-		}
 		return s, nil
 	case Tick:
 		return s.tick(e.Snapshot)
@@ -138,7 +135,7 @@ func (s State) compare(snap model.Snapshot, l load, fast, slow Demand, d Decisio
 		d.Reason = "awaiting confirmation"
 		return s.finish(d, Move{}, snap)
 	}
-	return s.apply(snap, best, d)
+	return s.apply(snap, best, d, "")
 }
 
 // eligible finds the rule under which a better split may be taken, and the evaluations it
@@ -178,8 +175,8 @@ func gained(from, to Score) float64 {
 }
 
 // apply checks the guards of a confirmed move, most telling first, and moves the engine
-// that has least to lose.
-func (s State) apply(snap model.Snapshot, best Score, d Decision) (State, []Action) {
+// that is named, or the one that has least to lose.
+func (s State) apply(snap model.Snapshot, best Score, d Decision, leaver string) (State, []Action) {
 	d.Prefill, d.Decode = best.Prefill, best.Decode
 	from, to := model.Decode, model.Prefill
 	if best.Prefill < d.CurrentPrefill {
@@ -189,7 +186,10 @@ func (s State) apply(snap model.Snapshot, best Score, d Decision) (State, []Acti
 		d.Result, d.Reason = Blocked, "cooldown"
 		return s.finish(d, Move{}, snap)
 	}
-	e, ok := donor(s.Params, snap, from, true)
+	e, ok := leaver, leaver != ""
+	if !ok {
+		e, ok = donor(s.Params, snap, from, true)
+	}
 	if !ok {
 		d.Result, d.Reason = Blocked, "no eligible donor"
 		return s.finish(d, Move{}, snap)
@@ -205,9 +205,7 @@ func donor(par Params, snap model.Snapshot, role model.Role, guard bool) (string
 	for i := range snap.Engines {
 		e := &snap.Engines[i]
 		switch {
-		case !e.Live || e.Pinned || e.Role != role:
-		case snap.At-e.RoleSince < par.Dwell && (guard || role == model.Prefill):
-		case guard && role == model.Decode && par.ResidentGuard > 0 && e.DecodeRequests > par.ResidentGuard:
+		case !e.Live || e.Role != role || !leaves(par, e, snap.At, guard):
 		case found < 0 || lighter(e, &snap.Engines[found], snap.At):
 			found = i
 		}
@@ -216,6 +214,18 @@ func donor(par Params, snap model.Snapshot, role model.Role, guard bool) (string
 		return "", false
 	}
 	return snap.Engines[found].ID, true
+}
+
+// leaves reports whether an engine may leave its role.
+func leaves(par Params, e *model.EngineView, now float64, guard bool) bool {
+	switch {
+	case e.Pinned:
+	case now-e.RoleSince < par.Dwell && (guard || e.Role == model.Prefill):
+	case guard && e.Role == model.Decode && par.ResidentGuard > 0 && e.DecodeRequests > par.ResidentGuard:
+	default:
+		return true
+	}
+	return false
 }
 
 func lighter(a, b *model.EngineView, now float64) bool {

@@ -28,27 +28,35 @@ func (s State) Target(snap model.Snapshot) (prefill int, ok bool) {
 // Toward returns the moves that give a split that number of live prefill engines, those first
 // that lose least. Floors hold; what cannot move stays.
 func Toward(par Params, snap model.Snapshot, prefill int) (moves []Move) {
-	snap.Engines = slices.Clone(snap.Engines)
-	for {
-		p, d := live(snap.Engines)
-		from := model.Decode
-		switch {
-		case p == prefill, p < prefill && d <= par.MinDecode, p > prefill && p <= par.MinPrefill:
-			return moves
-		case p > prefill:
-			from = model.Prefill
-		}
-		id, ok := donor(par, snap, from, true)
-		if !ok {
-			return moves
-		}
-		for i := range snap.Engines {
-			if e := &snap.Engines[i]; e.ID == id {
-				e.Role, e.RoleSince = from.Other(), snap.At
-			}
-		}
-		moves = append(moves, Move{Engine: id, To: from.Other(), By: ByTarget, Rule: RuleTarget})
+	p, d := live(snap.Engines)
+	from, n := model.Decode, min(prefill-p, d-par.MinDecode)
+	if p > prefill {
+		from, n = model.Prefill, min(p-prefill, p-par.MinPrefill)
 	}
+	for _, i := range donors(par, snap, from, n) {
+		moves = append(moves, Move{Engine: snap.Engines[i].ID, To: from.Other(), By: ByTarget, Rule: RuleTarget})
+	}
+	return moves
+}
+
+// donors are at most n engines of a role that may leave it, those first that lose least.
+func donors(par Params, snap model.Snapshot, role model.Role, n int) []int {
+	if n <= 0 {
+		return nil
+	}
+	found := make([]int, 0, len(snap.Engines))
+	for i := range snap.Engines {
+		if e := &snap.Engines[i]; e.Live && e.Role == role && leaves(par, e, snap.At, true) {
+			found = append(found, i)
+		}
+	}
+	slices.SortFunc(found, func(a, b int) int {
+		if lighter(&snap.Engines[a], &snap.Engines[b], snap.At) {
+			return -1
+		}
+		return 1
+	})
+	return found[:min(n, len(found))]
 }
 
 // live counts the live engines of each role.

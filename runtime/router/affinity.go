@@ -103,6 +103,14 @@ func (o *owner) believed(p *promptHead, input int) []int {
 	return o.cached
 }
 
+// most is the most that any engine is believed to hold.
+func most(held []int) (n int) {
+	for _, h := range held {
+		n = max(n, h)
+	}
+	return n
+}
+
 // rested describes a placement that rested on cached tokens, and where it would have gone
 // without them; nil for any other.
 func (o *owner) rested(d *sched.Decision, s *model.Snapshot, r model.Request, now float64, first bool) *journal.CachePlacement {

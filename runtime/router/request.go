@@ -274,8 +274,9 @@ func (q *request) size() *failure {
 }
 
 // enter tells the controller of a sized arrival, once. A prompt that was counted and that no
-// engine can ever hold is the client's fault. It runs in the owner's goroutine.
-func (q *request) enter(o *owner) *failure {
+// engine can ever hold is the client's fault. held are the tokens of the prompt that each engine
+// is believed to hold. It runs in the owner's goroutine.
+func (q *request) enter(o *owner, held []int) *failure {
 	if !q.sized {
 		q.sized = true
 		for _, k := range q.call.stripped {
@@ -287,8 +288,8 @@ func (q *request) enter(o *owner) *failure {
 		}
 		o.n.inputSum += float64(q.input)
 		o.n.inputCount++
-		o.ctl, _ = control.Step(o.ctl, control.Arrival{At: q.row.Arrived, Input: q.input, Wanted: q.call.wanted})
-		q.expect = o.ctl.Expect(q.call.wanted) * min(q.call.choices, 1<<10)
+		o.ctl, _ = control.Step(o.ctl, control.Arrival{At: q.row.Arrived, Input: q.input, Wanted: q.call.wanted, Cached: most(held)})
+		q.expect = o.ctl.Expect(q.input, q.call.wanted) * min(q.call.choices, 1<<10)
 	}
 	most := o.context()
 	if _, cut := q.call.get("truncate_prompt_tokens"); most > 0 && q.longest >= most && !cut {
@@ -440,10 +441,11 @@ func (q *request) place(attempt int, unsplit bool) (*claim, *failure) {
 	var d replay.Decision
 	var f *failure
 	if !o.do(func() {
-		if f = q.enter(o); f != nil {
+		held := o.believed(shared, q.input)
+		if f = q.enter(o, held); f != nil {
 			return
 		}
-		r := model.Request{ID: q.row.RID, Arrived: q.row.Arrived, Input: q.input, Expected: q.expect, Unsplit: unsplit, AvoidPrefill: slices.Concat(q.badP, q.suspects), AvoidDecode: q.badD, Cached: o.believed(shared, q.input)}
+		r := model.Request{ID: q.row.RID, Arrived: q.row.Arrived, Input: q.input, Expected: q.expect, Unsplit: unsplit, AvoidPrefill: slices.Concat(q.badP, q.suspects), AvoidDecode: q.badD, Cached: held}
 		d, q.claim = o.place(r, attempt == 1, o.now())
 		if q.claim == nil && len(q.suspects) > 0 {
 			r.AvoidPrefill = q.badP

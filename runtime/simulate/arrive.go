@@ -10,13 +10,18 @@ func (w *world) arrive(j *job) {
 		w.refuse(j)
 		return
 	}
-	w.mind.arrived(w.now, j.input, j.wanted)
+	believed := w.believed(j)
+	held := 0
+	for _, n := range believed {
+		held = max(held, n)
+	}
+	w.mind.arrived(w.now, j.input, j.wanted, held)
 	if j.input+j.output > w.c.Model.KVTokens {
 		w.refuse(j)
 		return
 	}
 	j.unsplit = w.shape == Aggregated
-	w.request = model.Request{ID: j.id, Arrived: j.at, Input: j.input, Expected: w.mind.expect(j.wanted), Unsplit: j.unsplit, Cached: w.believed(j)}
+	w.request = model.Request{ID: j.id, Arrived: j.at, Input: j.input, Expected: w.mind.expect(j.input, j.wanted), Unsplit: j.unsplit, Cached: believed}
 	j.expected = w.request.Expected
 	if w.c.Trouble.Lengths != Exactly {
 		j.told = j.expected

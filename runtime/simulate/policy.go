@@ -16,9 +16,9 @@ import (
 // what it was told before, and changes neither; equal calls in equal order have equal answers.
 type chooser interface {
 	// arrived, ended and expect keep the books of demand.
-	arrived(at float64, input, wanted int)
+	arrived(at float64, input, wanted, cached int)
 	ended(input, wanted, output int)
-	expect(wanted int) int
+	expect(input, wanted int) int
 	// place gives a request its engines, or none to refuse it.
 	place(f *fleet, r *model.Request) placement
 	// tick is asked once an interval for the roles to change.
@@ -196,15 +196,15 @@ func arms(policies, topologies []string, engines int) (out []policy, err error) 
 // book is what every policy knows of demand.
 type book struct{ ctl control.State }
 
-func (b *book) arrived(at float64, input, wanted int) {
-	b.ctl, _ = control.Step(b.ctl, control.Arrival{At: at, Input: input, Wanted: wanted})
+func (b *book) arrived(at float64, input, wanted, cached int) {
+	b.ctl, _ = control.Step(b.ctl, control.Arrival{At: at, Input: input, Wanted: wanted, Cached: cached})
 }
 
 func (b *book) ended(input, wanted, output int) {
 	b.ctl, _ = control.Step(b.ctl, control.Outcome{Input: input, Wanted: wanted, Output: output})
 }
 
-func (b *book) expect(wanted int) int { return b.ctl.Expect(wanted) }
+func (b *book) expect(input, wanted int) int { return b.ctl.Expect(input, wanted) }
 
 // tick asks the controller.
 func (b *book) tick(f *fleet) (moves []control.Move) {
