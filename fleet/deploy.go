@@ -56,6 +56,10 @@ type Place struct {
 	Host   string `json:"host"`
 	Launch string `json:"launch"` // "" = Defaults.Launch
 	Ports  *Ports `json:"ports,omitempty"`
+	// GPUs that the engine sees on each of its hosts, by index or UUID; nil = as its launch says.
+	GPUs []string `json:"gpus,omitempty"`
+	// Workers are the hosts of the engine's other ranks, in their order; rank 0 is on Host.
+	Workers []string `json:"workers,omitempty"`
 }
 
 // Launcher kinds.
@@ -69,25 +73,33 @@ const (
 // Launch says how an engine is started.
 type Launch struct {
 	Kind string `json:"kind"`
-	// Argv may hold {port}, {listen}, {iid}, {model}, {side_channel}, {root}, {run_dir}.
+	// Argv may hold {port}, {listen}, {iid}, {model}, {side_channel}, {root}, {run_dir}, {rank},
+	// {nodes}, {head}, {rendezvous}.
 	Argv []string          `json:"argv"`
 	Env  map[string]string `json:"env"`
 	// Secrets are environment variables by reference; they never reach a file or an argv.
-	Secrets   map[string]SecretRef `json:"secrets"`
-	Image     string               `json:"image"` // container: pinned image id or digest
-	Runtime   string               `json:"runtime"`
-	Unit      string               `json:"unit"` // systemd: unit name
-	ModelDir  string               `json:"model_dir"`
-	Within    Duration             `json:"ready_within"`
-	StopAfter Duration             `json:"stop_within"`
-	Ports     Ports                `json:"ports"`
-	Simulated *Simulated           `json:"simulated,omitempty"`
+	Secrets map[string]SecretRef `json:"secrets"`
+	Image   string               `json:"image"` // container: pinned image id or digest
+	Runtime string               `json:"runtime"`
+	Unit    string               `json:"unit"`  // systemd: unit name, may hold {iid} and {rank}
+	Scope   string               `json:"scope"` // systemd: "system" or "user"; "" = system
+	// Container says how a container is run; nil = with the defaults.
+	Container *Container `json:"container,omitempty"`
+	// Serve describes the command of a vLLM or SGLang engine, which then has no Argv.
+	Serve     *Serve     `json:"serve,omitempty"`
+	ModelDir  string     `json:"model_dir"`
+	Within    Duration   `json:"ready_within"`
+	StopAfter Duration   `json:"stop_within"`
+	Ports     Ports      `json:"ports"`
+	Simulated *Simulated `json:"simulated,omitempty"`
 }
 
 // Ports that an engine binds besides its URL's.
 type Ports struct {
 	SideChannel int    `json:"side_channel"` // 0 = none
 	UCX         string `json:"ucx"`          // "45000-45100", "" = none
+	// Rendezvous is where the ranks of an engine meet, on its first host; 0 = none.
+	Rendezvous int `json:"rendezvous,omitempty"`
 }
 
 // Simulated is the latency and cache model of the simulated engine.

@@ -26,14 +26,24 @@ type Resolved struct {
 	Image     string               `json:"image,omitempty"`
 	Runtime   string               `json:"runtime,omitempty"`
 	Unit      string               `json:"unit,omitempty"`
-	ModelDir  string               `json:"model_dir,omitempty"`
-	URL       string               `json:"url"`
-	Listen    string               `json:"listen"`
-	Side      int                  `json:"side_channel,omitempty"`
-	UCX       string               `json:"ucx,omitempty"`
-	Simulated *Simulated           `json:"simulated,omitempty"`
-	Within    Duration             `json:"-"`
-	StopAfter Duration             `json:"-"`
+	Scope     string               `json:"scope,omitempty"`
+	Container *Container           `json:"container,omitempty"`
+	GPUs      []string             `json:"gpus,omitempty"`
+	Workers   []string             `json:"workers,omitempty"`
+	Rank      int                  `json:"rank,omitempty"`
+	Meet      int                  `json:"rendezvous,omitempty"`
+	// Built means that the whole command is in Argv, whatever an image begins with.
+	Built bool `json:"built,omitempty"`
+	// Shared names the GPU that the engine shares by the document's words, "" for none.
+	Shared    string     `json:"-"`
+	ModelDir  string     `json:"model_dir,omitempty"`
+	URL       string     `json:"url"`
+	Listen    string     `json:"listen"`
+	Side      int        `json:"side_channel,omitempty"`
+	UCX       string     `json:"ucx,omitempty"`
+	Simulated *Simulated `json:"simulated,omitempty"`
+	Within    Duration   `json:"-"`
+	StopAfter Duration   `json:"-"`
 }
 
 // Digest identifies the launch: SHA-256 of its JSON, time limits left out.
@@ -65,14 +75,18 @@ func (f Fleet) EngineIDs() []string {
 	return ids
 }
 
-// EngineHosts lists the hosts that carry engines, sorted.
+// EngineHosts lists the hosts that carry ranks of engines, sorted.
 func (f Fleet) EngineHosts() []string {
 	if f.Deploy == nil {
 		return nil
 	}
 	set := map[string]bool{}
 	for _, e := range f.Engines {
-		set[f.Deploy.Engines[e.IID].Host] = true
+		p := f.Deploy.Engines[e.IID]
+		set[p.Host] = true
+		for _, w := range p.Workers {
+			set[w] = true
+		}
 	}
 	return sorted(set)
 }
@@ -135,7 +149,7 @@ func (f Fleet) LaunchOf(iid string) (Launch, bool) {
 func (f Fleet) ofLaunches(host string, of func(Launch) string) []string {
 	set := map[string]bool{}
 	for _, e := range f.Engines {
-		if l, ok := f.LaunchOf(e.IID); ok && f.HostOf(e.IID) == host {
+		if l, ok := f.LaunchOf(e.IID); ok && (f.HostOf(e.IID) == host || slices.Contains(f.Deploy.Engines[e.IID].Workers, host)) {
 			set[of(l)] = true
 		}
 	}
@@ -168,14 +182,23 @@ func (f Fleet) FabricAddress(host string) string {
 	return h.Address
 }
 
-// Resolve fills the launch of an engine. It fails when the document names
+// Resolve fills the launch of an engine's first rank. It fails when the document names
 // no such engine, host or launch; schema reports these with positions.
-func (f Fleet) Resolve(iid string) (Resolved, error) {
+func (f Fleet) Resolve(iid string) (Resolved, error) { return f.ResolveRank(iid, 0) }
+
+// ResolveRank fills the launch of one rank of an engine.
+func (f Fleet) ResolveRank(iid string, rank int) (Resolved, error) {
 	e, ok := f.ByID(iid)
 	if !ok || f.Deploy == nil {
 		return Resolved{}, fmt.Errorf("resolve launch of engine %q: not in the fleet's deploy section", iid)
 	}
 	place := f.Deploy.Engines[iid]
+	on := place.Host
+	if rank > len(place.Workers) || rank < 0 {
+		return Resolved{}, fmt.Errorf("resolve launch of engine %q: it has no rank %d", iid, rank)
+	} else if rank > 0 {
+		on = place.Workers[rank-1]
+	}
 	name := place.Launch
 	if name == "" {
 		name = f.Deploy.Defaults.Launch
@@ -184,9 +207,9 @@ func (f Fleet) Resolve(iid string) (Resolved, error) {
 	if !ok {
 		return Resolved{}, fmt.Errorf("resolve launch of engine %q: no launch named %q", iid, name)
 	}
-	host, ok := f.Deploy.Hosts[place.Host]
+	host, ok := f.Deploy.Hosts[on]
 	if !ok {
-		return Resolved{}, fmt.Errorf("resolve launch of engine %q: no host named %q", iid, place.Host)
+		return Resolved{}, fmt.Errorf("resolve launch of engine %q: no host named %q", iid, on)
 	}
 	u, err := url.Parse(e.URL)
 	if err != nil || u.Hostname() == "" {
@@ -204,12 +227,23 @@ func (f Fleet) Resolve(iid string) (Resolved, error) {
 		}
 	}
 	r := Resolved{
-		IID: iid, Host: place.Host, Kind: l.Kind, Secrets: l.Secrets, Image: l.Image, Runtime: l.Runtime, Unit: l.Unit,
+		IID: iid, Host: on, Kind: l.Kind, Secrets: l.Secrets, Image: l.Image, Runtime: l.Runtime,
 		ModelDir: l.ModelDir, URL: e.URL, Listen: net.JoinHostPort(u.Hostname(), port), Side: ports.SideChannel, UCX: ports.UCX,
 		Simulated: l.Simulated, Within: l.Within, StopAfter: l.StopAfter,
+		Scope: l.Scope, Container: l.Container, GPUs: place.GPUs, Workers: place.Workers, Rank: rank, Meet: ports.Rendezvous,
 	}
-	fill := strings.NewReplacer("{port}", port, "{listen}", u.Hostname(), "{iid}", iid, "{model}", f.Model, "{host}", place.Host,
-		"{side_channel}", strconv.Itoa(ports.SideChannel), "{ucx}", ports.UCX, "{root}", host.Root, "{run_dir}", path.Join(host.Root, "run"))
+	listen := u.Hostname()
+	if rank > 0 {
+		listen = f.FabricAddress(on)
+		r.Listen = ""
+	}
+	fill := strings.NewReplacer("{port}", port, "{listen}", listen, "{iid}", iid, "{model}", f.Model, "{host}", on,
+		"{side_channel}", strconv.Itoa(ports.SideChannel), "{ucx}", ports.UCX, "{root}", host.Root, "{run_dir}", path.Join(host.Root, "run"),
+		"{rank}", strconv.Itoa(rank), "{nodes}", strconv.Itoa(1+len(place.Workers)), "{head}", u.Hostname(), "{rendezvous}", strconv.Itoa(ports.Rendezvous))
+	r.Unit = fill.Replace(l.Unit)
+	if d := e.SharedDevice; d != nil {
+		r.Shared = cmp.Or(d.GPUUUID, on+"/"+d.Group)
+	}
 	for _, a := range l.Argv {
 		r.Argv = append(r.Argv, fill.Replace(a))
 	}
@@ -218,6 +252,9 @@ func (f Fleet) Resolve(iid string) (Resolved, error) {
 		for k, v := range l.Env {
 			r.Env[k] = fill.Replace(v)
 		}
+	}
+	if l.Serve != nil {
+		r.serve(f, *l.Serve, listen, port, u.Hostname())
 	}
 	return r, nil
 }
@@ -248,4 +285,20 @@ func (f Fleet) SecretRefs() []SecretRef {
 		out = append(out, SecretRef(ref))
 	}
 	return out
+}
+
+// Workers counts the further ranks of an engine.
+func (f Fleet) Workers(iid string) int {
+	if f.Deploy == nil {
+		return 0
+	}
+	return len(f.Deploy.Engines[iid].Workers)
+}
+
+// RankProcess is the name under which a rank of an engine runs on its host.
+func RankProcess(iid string, rank int) string {
+	if rank == 0 {
+		return "engine-" + iid
+	}
+	return "engine-" + iid + "-rank-" + strconv.Itoa(rank)
 }

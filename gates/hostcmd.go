@@ -53,10 +53,12 @@ type Launched struct {
 	Ticks   uint64    `json:"start_ticks"`
 	Started time.Time `json:"started"`
 	Log     string    `json:"log"`
+	// Spec is the digest of what was run, as the host recorded it; "" of earlier versions.
+	Spec string `json:"spec_sha256,omitempty"`
 }
 
 func launched(r process.Record) Launched {
-	return Launched{Name: r.Name, ID: r.Identity.String(), Launch: r.Launch, PID: r.PID, BootID: r.BootID, Ticks: r.StartTicks, Started: r.Started, Log: r.Log}
+	return Launched{Name: r.Name, ID: r.Identity.String(), Launch: r.Launch, PID: r.PID, BootID: r.BootID, Ticks: r.StartTicks, Started: r.Started, Log: r.Log, Spec: r.SpecDigest}
 }
 
 // ProcessFacts are the facts of a started process.

@@ -36,6 +36,10 @@ var Invalidation = []Bond{
 	{"C/ports/{e}", []string{"fleet/launch/{e}"}},
 	{"C/launch/{e}", []string{"fleet/launch/{e}", "proc/engine-{e}/launch"}},
 	{"C/live/{e}", []string{"fleet/model", "proc/engine-{e}/id"}},
+	{"C/rank/{e}/{r}", []string{"fleet/launch/{e}", "proc/engine-{e}-rank-{r}/launch"}},
+	{"C/joined/{e}/{r}", []string{"proc/engine-{e}/id", "proc/engine-{e}-rank-{r}/id"}},
+	{"C/container/{e}", []string{"fleet/launch/{e}", "proc/engine-{e}/id"}},
+	{"C/listener/{e}", []string{"fleet/launch/{e}", "proc/engine-{e}/id"}},
 	{"C/cache/{e}", []string{"fleet/contract", "proc/engine-{e}/id"}},
 
 	{"D/budget", []string{"fleet/fabric", "cache"}},

@@ -51,6 +51,13 @@ func looking(f fleet.Fleet, host string) Looking {
 			}
 		}
 	}
+	for _, e := range f.Engines {
+		for i, worker := range f.Deploy.Engines[e.IID].Workers {
+			if worker == host {
+				l.Procs = append(l.Procs, fleet.RankProcess(e.IID, i+1))
+			}
+		}
+	}
 	if f.Deploy.Router.Host == host {
 		l.Procs = append(l.Procs, "router")
 		l.Health["router"] = "http://" + f.Deploy.Router.Listen + "/health"

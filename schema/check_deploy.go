@@ -92,6 +92,7 @@ func (c checker) places(d *fleet.Deploy) {
 		if _, ok := d.Hosts[place.Host]; !ok {
 			unknownName(c, "host-unknown", p.add(key("host")), "host", place.Host, d.Hosts)
 		}
+		c.ranks(d, e.IID, place)
 		if place.Launch == "" && d.Defaults.Launch == "" {
 			c.add("launch-missing", p.add(key("launch")), "no launch is named, and there is no default", "set deploy.defaults.launch")
 		} else if _, ok := d.Launch[place.Launch]; !ok && place.Launch != "" {

@@ -11,7 +11,7 @@ import (
 )
 
 // placeholders of a launch's argv and env.
-var placeholders = []string{"port", "listen", "iid", "model", "host", "side_channel", "ucx", "root", "run_dir"}
+var placeholders = []string{"port", "listen", "iid", "model", "host", "side_channel", "ucx", "root", "run_dir", "rank", "nodes", "head", "rendezvous"}
 
 var (
 	placeholder = regexp.MustCompile(`\{([a-z][a-z_]*)\}`)
@@ -25,8 +25,8 @@ func (c checker) launch(name string, l fleet.Launch) {
 	}
 	switch l.Kind {
 	case fleet.LaunchProcess:
-		if len(l.Argv) == 0 {
-			needs("argv", "the engine's command")
+		if len(l.Argv) == 0 && l.Serve == nil {
+			needs("argv", "the engine's command, or serve, which builds it")
 		}
 	case fleet.LaunchContainer:
 		if l.Image == "" {
@@ -39,6 +39,16 @@ func (c checker) launch(name string, l fleet.Launch) {
 		if l.Unit == "" {
 			needs("unit", "the name of a unit")
 		}
+		if len(l.Argv) == 0 && l.Serve == nil {
+			needs("argv", "the command that the unit runs, or serve, which builds it")
+		}
+		if len(l.Secrets) > 0 && l.Scope != fleet.ScopeUser {
+			c.add("unit-secrets", p.add(key("secrets")), "the system's manager shows a unit's variables to every user of the host", `set scope: "user", or let the unit read a file of its own`)
+		}
+	}
+	c.serve(p, l)
+	if l.Container != nil && l.Kind != fleet.LaunchContainer {
+		c.add("launch-needs", p.add(key("container")), fmt.Sprintf("a launch of kind %s is no container", l.Kind), "remove it, or set kind: container")
 	}
 	if l.Simulated != nil && l.Kind != fleet.LaunchSimulated {
 		c.add("launch-needs", p.add(key("simulated")), fmt.Sprintf("a launch of kind %s has no simulated model", l.Kind), "remove it, or set kind: simulated")
@@ -133,6 +143,11 @@ func traitsOf(l fleet.Launch) []trait {
 		return out
 	}
 	flags := map[string]string{}
+	if v := l.Serve; v != nil {
+		block := fmt.Sprint(v.BlockSize)
+		return append(out, trait{"--block-size", "serve", block}, trait{"--kv-cache-dtype", "serve", v.KVCacheDtype}, trait{"--dtype", "serve", v.Dtype},
+			trait{"--tensor-parallel-size", "serve", fmt.Sprint(v.TensorParallel)})
+	}
 	for i, a := range l.Argv {
 		option, value, inline := strings.Cut(a, "=")
 		name, ok := layoutFlags[option]

@@ -106,6 +106,7 @@ func (c checker) enginePorts(d *fleet.Deploy, i int, e fleet.Engine, place fleet
 		p, ports = deployPath("engines", e.IID, "ports"), *place.Ports
 	}
 	open(place.Host, listener{first: ports.SideChannel, last: ports.SideChannel, what: "the side channel of " + name, path: p.add(key("side_channel")), engine: i})
+	open(place.Host, listener{first: ports.Rendezvous, last: ports.Rendezvous, what: "the rendezvous of " + name, path: p.add(key("rendezvous")), engine: i})
 	if ports.UCX == "" {
 		return
 	}

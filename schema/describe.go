@@ -25,12 +25,18 @@ var phrases = map[string]string{
 	"#User":     "a user name without space or leading dash",
 	"#Device":   "the name of a network interface",
 	"#Unit":     "the name of a systemd unit",
+	"#GPU":      "the index or UUID of a GPU",
+	"#Devices":  `names of network interfaces, or HCA:port, with commas between them`,
+	"#Word":     "a name of letters, digits, dots, dashes and underscores",
 	"#PortOr0":  "a port from 0 to 65535",
 	"#Port":     "a port from 1 to 65535",
 	"#Natural":  "a whole number, at least 0",
 	"#Count":    "a whole number, at least 1",
 	"#Above0":   "a number above 0",
 	"#AtLeast0": "a number, at least 0",
+
+	"#DevicePath": `a device such as "/dev/infiniband/uverbs0" or "nvidia.com/gpu=0"`,
+	"#MountPath":  "an absolute path of letters, digits, spaces, dots, dashes, underscores and /",
 
 	"#Endpoint":  `an address "http://HOST:PORT" or "https://HOST:PORT"`,
 	"#KeyPrefix": "a prefix of keys that begins with / and holds letters, digits, dots, dashes, underscores and /",

@@ -27,6 +27,7 @@ var environment = []docgen.Variable{
 	{Name: "NARWHAL_REQUIRE_SSHD", Where: "the project's tests", Says: "1 makes a missing sshd a failure instead of a skip"},
 	{Name: "NARWHAL_REQUIRE_NETNS", Where: "the project's tests", Says: "1 makes missing network namespaces, nft and iperf3 a failure instead of a skip"},
 	{Name: "NARWHAL_FABRIC_DRILL", Where: "the project's tests", Says: "how often gate D's drill measures eight hosts in network namespaces, without a fault and with each; minutes a time"},
+	{Name: "NARWHAL_REQUIRE_PODMAN", Where: "the project's tests", Says: "1 makes missing podman, runc or root a failure instead of a skip"},
 	{Name: "NARWHAL_REQUIRE_ETCD", Where: "the project's tests", Says: "1 makes a missing etcd server a failure instead of a skip"},
 	{Name: "NARWHAL_REQUIRE_PYTHON", Where: "the project's tests", Says: "1 makes a missing python3 or openssl a failure instead of a skip"},
 	{Name: "NARWHAL_REAL_ENGINES", Where: "make real-engines", Says: "folder of the installed vLLM"},

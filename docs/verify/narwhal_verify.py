@@ -18,7 +18,7 @@ TIME, STRING = re.compile(r"\d{4}-\d\d-\d\dT\d\d:\d\d:\d\d(\.\d*[1-9])?Z\Z"), re
 EVIDENCE = {  # what a passed gate rests on: kind of evidence → its subjects
     "A": {"A/inputs": "", "A/host": "work-host", "A/clock": "work-host", "A/network": "work-host", "A/hardware": "engine-host"},
     "B": {"B/release": "work-host", "B/files": "work-host", "B/key": "work-host"},
-    "C": {"C/ports": "engine", "C/launch": "engine", "C/live": "engine", "C/cache": "engine"},
+    "C": {"C/ports": "engine", "C/launch": "engine", "C/listener": "engine", "C/live": "engine", "C/cache": "engine"},
     "D": {"D/budget": "", "D/pair": "host-pair"},
     "E": {"E/observed": "engine", "E/sidecar": "engine", "E/statement": "engine"},
     "F": {"F/profile": "engine", "F/pair": "engine-pair", "F/store": ""},

@@ -48,6 +48,9 @@ func TestListens(t *testing.T) {
 			t.Errorf("%s: %v", iid, got)
 		}
 	}
+	if got := listens(fleet.Resolved{Listen: "127.0.0.1:1", Workers: []string{"h"}, Meet: 29500}); !slices.Equal(got, []string{"127.0.0.1:1", "127.0.0.1:29500"}) {
+		t.Errorf("with ranks: %v", got)
+	}
 	for _, ucx := range []string{"", "x-y", "9-1", "45000", "0-100000000"} {
 		if got := listens(fleet.Resolved{Listen: "127.0.0.1:1", UCX: ucx}); len(got) > 1025 || len(got) > 1 && ucx != "0-100000000" {
 			t.Errorf("%q: %d addresses", ucx, len(got))
@@ -66,18 +69,6 @@ func TestSpec(t *testing.T) {
 		t.Errorf("inherits %v", s.Inherit)
 	}
 
-	c := p
-	c.Kind, c.Image, c.Runtime, c.ModelDir = fleet.LaunchContainer, "img@sha256:1", "podman", "/models/m"
-	s, err = Spec(f, c)
-	line := strings.Join(s.Argv, " ")
-	if err != nil || s.Argv[0] != "podman" || !strings.Contains(line, "--name narwhal-tern-p0 ") || !strings.Contains(line, "--volume /models/m:/models/m:ro ") ||
-		!strings.Contains(line, "--env A_KEY --env HF_TOKEN --env UCX_TLS img@sha256:1 vllm serve") {
-		t.Errorf("container: %s, %v", line, err)
-	}
-	if strings.Contains(line, "tcp") || strings.Contains(line, "THE_TOKEN") {
-		t.Errorf("container: a value is on the command line: %s", line)
-	}
-
 	sim := p
 	sim.Kind, sim.Argv, sim.Simulated = fleet.LaunchSimulated, nil, &fleet.Simulated{Seed: 7, BlockSize: 16}
 	s, err = Spec(f, sim)
@@ -90,9 +81,9 @@ func TestSpec(t *testing.T) {
 	}
 
 	for name, change := range map[string]func(*fleet.Resolved){
-		"systemd":    func(r *fleet.Resolved) { r.Kind = fleet.LaunchSystemd },
-		"no kind":    func(r *fleet.Resolved) { r.Kind = "" },
-		"no command": func(r *fleet.Resolved) { r.Argv = nil },
+		"a unit of the system with secrets": func(r *fleet.Resolved) { r.Kind, r.Unit = fleet.LaunchSystemd, "x.service" },
+		"no kind":                           func(r *fleet.Resolved) { r.Kind = "" },
+		"no command":                        func(r *fleet.Resolved) { r.Argv = nil },
 	} {
 		r := p
 		change(&r)
@@ -124,10 +115,10 @@ func forecast(t *testing.T, f fleet.Fleet) map[string]gates.Step {
 
 func TestPlan(t *testing.T) {
 	steps := forecast(t, testFleet())
-	if len(steps) != 8 {
+	if len(steps) != 10 {
 		t.Fatalf("%d steps", len(steps))
 	}
-	for _, chain := range [][2]string{{"C/launch/p0", "C/ports/p0"}, {"C/live/p0", "C/launch/p0"}, {"C/cache/p0", "C/live/p0"}} {
+	for _, chain := range [][2]string{{"C/launch/p0", "C/ports/p0"}, {"C/live/p0", "C/launch/p0"}, {"C/listener/p0", "C/live/p0"}, {"C/cache/p0", "C/listener/p0"}} {
 		if s := steps[chain[0]]; !slices.Equal(s.Needs, []string{chain[1]}) || s.Engine != "p0" || s.Host != "h1" {
 			t.Errorf("%s needs %v", chain[0], s.Needs)
 		}
@@ -144,22 +135,97 @@ func TestPlan(t *testing.T) {
 	}
 }
 
-// TestPlanSharesADevice starts engines of one device one after another, others at once.
-func TestPlanSharesADevice(t *testing.T) {
-	f := testFleet()
-	f.Engines = append(f.Engines, fleet.Engine{IID: "x", URL: "http://192.0.2.11:8102"})
-	f.Deploy.Engines["x"] = fleet.Place{Host: "h1", Launch: "l"}
-	for i, share := range []*fleet.SharedDevice{{Group: "g", GPUUUID: "GPU-1"}, nil, {Group: "g", GPUUUID: "GPU-1"}} {
-		f.Engines[i].SharedDevice = share
-	}
-	steps := forecast(t, f)
-	if got := steps["C/launch/x"].Needs; !slices.Equal(got, []string{"C/ports/x", "C/live/p0"}) {
-		t.Errorf("the second engine of the device needs %v", got)
-	}
-	for _, id := range []string{"C/launch/p0", "C/launch/d0"} {
-		if got := steps[id].Needs; len(got) != 1 {
-			t.Errorf("%s needs %v", id, got)
+// TestTurns starts engines that may share a GPU one after another, others at once.
+func TestTurns(t *testing.T) {
+	for name, c := range map[string]struct {
+		change func(*fleet.Fleet)
+		wait   bool // x, on the host of p0, waits for it
+	}{
+		"a shared device": {func(f *fleet.Fleet) {
+			for _, i := range []int{0, 2} {
+				f.Engines[i].SharedDevice = &fleet.SharedDevice{Group: "g", GPUUUID: "GPU-1"}
+			}
+		}, true},
+		"nothing says which GPU": {func(*fleet.Fleet) {}, true},
+		"one says nothing": {func(f *fleet.Fleet) {
+			f.Deploy.Engines["x"] = fleet.Place{Host: "h1", Launch: "l", GPUs: []string{"1"}}
+		}, true},
+		"GPUs of their own": {func(f *fleet.Fleet) {
+			f.Deploy.Engines["p0"] = fleet.Place{Host: "h1", Launch: "l", GPUs: []string{"0", "1"}}
+			f.Deploy.Engines["x"] = fleet.Place{Host: "h1", Launch: "l", GPUs: []string{"2", "3"}}
+		}, false},
+		"one GPU in common": {func(f *fleet.Fleet) {
+			f.Deploy.Engines["p0"] = fleet.Place{Host: "h1", Launch: "l", GPUs: []string{"0", "1"}}
+			f.Deploy.Engines["x"] = fleet.Place{Host: "h1", Launch: "l", GPUs: []string{"1", "2"}}
+		}, true},
+		"variables": {func(f *fleet.Fleet) {
+			l := f.Deploy.Launch["l"]
+			l.Env = map[string]string{"CUDA_VISIBLE_DEVICES": "0, 1"}
+			f.Deploy.Launch["l"] = l
+			l.Env = map[string]string{"CUDA_VISIBLE_DEVICES": "2"}
+			f.Deploy.Launch["m"] = l
+			f.Deploy.Engines["x"] = fleet.Place{Host: "h1", Launch: "m"}
+		}, false},
+		"no GPU": {func(f *fleet.Fleet) {
+			l := f.Deploy.Launch["l"]
+			l.Env = map[string]string{"CUDA_VISIBLE_DEVICES": ""}
+			f.Deploy.Launch["l"] = l
+		}, false},
+		"simulated engines": {func(f *fleet.Fleet) { f.Deploy.Launch["l"] = fleet.Launch{Kind: fleet.LaunchSimulated} }, false},
+	} {
+		f := testFleet()
+		f.Engines = append(f.Engines, fleet.Engine{IID: "x", URL: "http://192.0.2.11:8102"})
+		f.Deploy.Engines["x"] = fleet.Place{Host: "h1", Launch: "l"}
+		c.change(&f)
+		steps := forecast(t, f)
+		want := []string{"C/ports/x"}
+		if c.wait {
+			want = append(want, "C/live/p0")
 		}
+		if got := steps["C/launch/x"].Needs; !slices.Equal(got, want) {
+			t.Errorf("%s: the second engine needs %v, want %v", name, got, want)
+		}
+		for _, id := range []string{"C/launch/p0", "C/launch/d0"} {
+			if got := steps[id].Needs; len(got) != 1 {
+				t.Errorf("%s: %s needs %v", name, id, got)
+			}
+		}
+	}
+}
+
+// TestRanks launches the ranks of an engine at once, each on its host, and waits for all.
+func TestRanks(t *testing.T) {
+	f := testFleet()
+	f.Deploy.Hosts["h3"] = fleet.Host{Root: "/opt/n", Address: "192.0.2.13"}
+	f.Deploy.Engines["p0"] = fleet.Place{Host: "h1", Launch: "l", Workers: []string{"h3"}, Ports: &fleet.Ports{SideChannel: 5600, Rendezvous: 29500}}
+	l := f.Deploy.Launch["l"]
+	l.Argv = []string{"serve", "--node-rank", "{rank}", "--nnodes", "{nodes}", "--master-addr", "{head}", "--master-port", "{rendezvous}", "--host", "{listen}"}
+	f.Deploy.Launch["l"] = l
+	steps := forecast(t, f)
+	for id, want := range map[string]struct{ host, argv, name string }{
+		"C/launch/p0": {"h1", `"serve","--node-rank","0","--nnodes","2","--master-addr","192.0.2.11","--master-port","29500","--host","192.0.2.11"`, `"name":"engine-p0"`},
+		"C/rank/p0/1": {"h3", `"serve","--node-rank","1","--nnodes","2","--master-addr","192.0.2.11","--master-port","29500","--host","192.0.2.13"`, `"name":"engine-p0-rank-1"`},
+	} {
+		s := steps[id]
+		if line := strings.Join(s.Argv, " "); s.Host != want.host || !strings.Contains(line, want.argv) || !strings.Contains(line, want.name) || !slices.Equal(s.Needs, []string{"C/ports/p0"}) || s.Undo == nil {
+			t.Errorf("%s: on %s, needs %v: %s", id, s.Host, s.Needs, line)
+		}
+	}
+	if s := steps["C/joined/p0/1"]; s.Host != "h3" || !slices.Equal(s.Needs, []string{"C/rank/p0/1", "C/launch/p0"}) || !strings.Contains(strings.Join(s.Argv, " "), `"joins":true`) {
+		t.Errorf("joined: %+v", s)
+	}
+	if got := steps["C/live/p0"].Needs; !slices.Equal(got, []string{"C/rank/p0/1", "C/launch/p0"}) {
+		t.Errorf("live needs %v", got)
+	}
+	if a, b := steps["C/rank/p0/1"], steps["C/launch/p0"]; a.Yields == b.Yields || a.Yields != rankKey("p0", 1) {
+		t.Errorf("they yield %s and %s", a.Yields, b.Yields)
+	}
+	b, _ := json.Marshal(gates.Launched{Name: "engine-p0-rank-1", ID: "b:1:2", Launch: "l"})
+	if got := (Gate{}).Facts(rankKey("p0", 1), b); got["proc/engine-p0-rank-1/launch"] != "l" {
+		t.Errorf("facts %v", got)
+	}
+	if keys := (Gate{}).Expect(f); !slices.Contains(keys, rankKey("p0", 1)) || !slices.Contains(f.WorkHosts(), "h3") {
+		t.Errorf("expects %v on %v", keys, f.WorkHosts())
 	}
 }
 

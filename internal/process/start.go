@@ -24,6 +24,9 @@ type Spec struct {
 	Env     map[string]string `json:"env,omitempty"`
 	Inherit []string          `json:"inherit,omitempty"`
 	Dir     string            `json:"dir,omitempty"`
+	// Before takes away what an earlier process of the name left outside its process group,
+	// and is run only where the process is about to start. Running it twice must do no harm.
+	Before []string `json:"before,omitempty"`
 	// After takes away, once the process has been stopped, what it left outside its process
 	// group, as the container of a runtime's client. Running it twice must do no harm.
 	After []string `json:"after,omitempty"`
@@ -37,6 +40,10 @@ type Record struct {
 	Identity
 	Started time.Time `json:"started"`
 	Log     string    `json:"log"`
+	// LogFrom is where the log of this process begins in the file, in bytes.
+	LogFrom int64 `json:"log_from,omitempty"`
+	// SpecDigest identifies the spec as it was run; see Spec.Digest.
+	SpecDigest string `json:"spec_sha256,omitempty"`
 }
 
 var (
@@ -67,6 +74,9 @@ func Start(ctx context.Context, dir string, s Spec, become []string) (r Record, 
 			return old, false, otherError(s.Name, old)
 		}
 		return old, true, nil
+	}
+	if err := clearWay(ctx, s); err != nil {
+		return r, false, fmt.Errorf("start process %s: %w", s.Name, err)
 	}
 	cmd, log, spec, err := prepare(dir, s, become)
 	if err != nil {
@@ -181,7 +191,13 @@ func Become(dir, specPath string) error {
 	if err != nil {
 		return fmt.Errorf("become %s: %w", s.Name, err)
 	}
-	r := Record{Spec: s, Identity: self, Started: time.Now().UTC(), Log: logPath}
+	r := Record{Spec: s, Identity: self, Started: time.Now().UTC(), Log: logPath, SpecDigest: s.Digest()}
+	if st, err := os.Stat(logPath); err == nil {
+		r.LogFrom = st.Size()
+	}
+	if err := remember(dir, r); err != nil {
+		return fmt.Errorf("become %s: %w", s.Name, err)
+	}
 	if err := write(recPath, r); err != nil {
 		return fmt.Errorf("become %s: %w", s.Name, err)
 	}

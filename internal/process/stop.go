@@ -60,14 +60,23 @@ const afterLimit = 30 * time.Second
 
 // after runs the record's clean-up; the record stays when it fails.
 func after(ctx context.Context, r Record) error {
-	if len(r.After) == 0 {
+	return sweep(ctx, r.After)
+}
+
+// clearWay runs what must have been taken away before a process starts.
+func clearWay(ctx context.Context, s Spec) error { return sweep(ctx, s.Before) }
+
+func sweep(ctx context.Context, argv []string) error {
+	if len(argv) == 0 {
 		return nil
 	}
 	ctx, cancel := context.WithTimeout(ctx, afterLimit)
 	defer cancel()
-	out, err := exec.CommandContext(ctx, r.After[0], r.After[1:]...).CombinedOutput()
+	cmd := exec.CommandContext(ctx, argv[0], argv[1:]...)
+	cmd.WaitDelay = time.Second // a grandchild may hold its output
+	out, err := cmd.CombinedOutput()
 	if err != nil {
-		return fmt.Errorf("clean up with %s: %w: %.200s", r.After[0], err, out)
+		return fmt.Errorf("clean up with %s: %w: %.200s", argv[0], err, out)
 	}
 	return nil
 }
