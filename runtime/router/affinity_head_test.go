@@ -50,7 +50,7 @@ func TestShown(t *testing.T) {
 			head.bytes = 10*prefix.Chunk + 100
 			n.prefixes.Add(head.chain)
 			before := n.prefixes.Limit()
-			l := &claim{p: n, d: n, input: 1300, prompt: head, cached: c.believed}
+			l := &claim{p: n, d: n, input: 1300, prompt: head, cached: c.believed, given: c.believed}
 			r.own.shown(l, c.had)
 			if got := n.prefixes.Match(head.chain); got != c.held || (n.prefixes.Limit() < before) != c.shrinks || n.believed != c.believed || n.confirmed > c.believed {
 				t.Errorf("%s: %d chunks, limit %d of %d, believed %d, confirmed %d", name, got, n.prefixes.Limit(), before, n.believed, n.confirmed)
