@@ -89,6 +89,9 @@ func (a *app) serve(cmd *cobra.Command, f serveFlags) error {
 	if err := f.claimFiles(&cfg); err != nil {
 		return err
 	}
+	if err := f.ha.follows(cfg.Listen); err != nil {
+		return err
+	}
 	if f.check {
 		if _, err := newRouter(cfg); err != nil {
 			return err

@@ -131,6 +131,14 @@ func (f *haFlags) surface(a *app, cfg *router.Config) (err error) {
 	return nil
 }
 
+// follows refuses a standby that is to follow itself.
+func (f *haFlags) follows(listen string) error {
+	if f.of == "" || !ownAddress(f.of, listen) {
+		return nil
+	}
+	return problem.New(problem.Invalid, "invalid_arguments", "the standby is to follow its own address "+f.of, "--of http://HOST:PORT, where the other router listens")
+}
+
 // ownAddress reports whether a router's URL names what this router itself listens on.
 func ownAddress(of, listen string) bool {
 	u, err := url.Parse(of)
@@ -138,9 +146,15 @@ func ownAddress(of, listen string) bool {
 	if err != nil || serr != nil || u.Port() != port || port == "0" {
 		return false
 	}
-	local := func(h string) bool { ip := net.ParseIP(h); return h == "localhost" || ip != nil && ip.IsLoopback() }
-	every := net.ParseIP(host)
-	return u.Hostname() == host || local(u.Hostname()) && (local(host) || host == "" || every != nil && every.IsUnspecified())
+	address := func(h string) net.IP {
+		if h == "localhost" {
+			h = "127.0.0.1"
+		}
+		return net.ParseIP(h)
+	}
+	a, b := address(u.Hostname()), address(host)
+	every := host == "" || b != nil && b.IsUnspecified()
+	return u.Hostname() == host || a != nil && (a.Equal(b) || a.IsUnspecified() || every && a.IsLoopback())
 }
 
 // apply completes what routers share. The result must be closed after the router has stopped.
@@ -159,9 +173,6 @@ func (f *haFlags) apply(a *app, cfg *router.Config) (closer func(), err error) {
 		}
 	}()
 	if f.of != "" {
-		if ownAddress(f.of, cfg.Listen) {
-			return nil, problem.New(problem.Invalid, "invalid_arguments", "the standby is to follow its own address "+f.of, "--of http://HOST:PORT, where the other router listens")
-		}
 		h.Standby = standby.Options{Primary: f.of, Interval: seconds(f.interval), Misses: f.misses, MaxAge: seconds(f.age), Renew: seconds(f.renew)}
 	}
 	if !f.leased() {

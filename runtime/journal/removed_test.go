@@ -95,6 +95,9 @@ func TestAnotherProcessChangesTheFile(t *testing.T) {
 		if inOrder(t, rows, 2); strings.Count(string(b), `"event":"journal_changed"`) != 1 {
 			t.Errorf("%s: the file says %s", name, b)
 		}
+		if !strings.HasPrefix(string(b), `{"meta"`) {
+			t.Errorf("%s: the file begins without a meta line: %.80s", name, b)
+		}
 		if got := log.text(); strings.Count(got, "\n") != 1 || !strings.Contains(got, "bytes_after") {
 			t.Errorf("%s: the log says %s", name, got)
 		}

@@ -175,6 +175,9 @@ func (s *scribe) settle() error {
 	if err := s.d.settle(size); err != nil {
 		return fmt.Errorf("go on in a journal that was changed: %w", err)
 	}
+	if size == 0 {
+		s.begin()
+	}
 	s.say("journal_changed", map[string]any{"bytes_before": was, "bytes_after": size})
 	s.j.opt.Log.Warn("journal file was changed by another process: rows may be missing or damaged", "path", s.d.path, "bytes_before", was, "bytes_after", size)
 	return nil

@@ -68,12 +68,21 @@ func (r *Router) enter(ctx context.Context) error {
 		r.background.Go(func() { r.reclaim(time.Until(held.ExpiresAt)) })
 		return nil
 	}
-	k := lease.Keep(h.Lease, term, r.set.renew())
+	k := r.keep(term)
 	if err := r.meet(ctx); err != nil {
 		return errors.Join(err, k.Release(ctx))
 	}
 	r.Open(k)
 	return nil
+}
+
+// keep renews a term and tells of renewals that fail.
+func (r *Router) keep(t lease.Term) *lease.Keeper {
+	return lease.Keep(r.set.HA.Lease, t, r.set.renew(), r.renewalFails)
+}
+
+func (r *Router) renewalFails(err error) {
+	r.set.Logger.Warn("lease cannot be renewed: it is tried again until the claim ends", "error", err.Error())
 }
 
 func (s *settings) renew() time.Duration {
@@ -92,7 +101,7 @@ func (r *Router) Idle() (why string, held *lease.HeldError) {
 // follow starts the standby's loop.
 func (r *Router) follow() error {
 	o := r.set.HA.Standby
-	o.Logger, o.Renew = r.set.Logger, r.set.renew()
+	o.Logger, o.Renew, o.Fails = r.set.Logger, r.set.renew(), r.renewalFails
 	s, err := standby.New(o, r.set.HA.Lease, r)
 	if err != nil {
 		return err
@@ -160,7 +169,7 @@ func (r *Router) reclaim(held time.Duration) {
 			wait = r.unclaimed(err, wait)
 			continue
 		}
-		k := lease.Keep(r.set.HA.Lease, term, r.set.renew())
+		k := r.keep(term)
 		if err := r.meet(r.watching); err != nil {
 			r.set.Logger.Error("lease is given back", "error", errors.Join(err, r.giveBackLease(k)).Error())
 			continue

@@ -250,7 +250,11 @@ func (r *Router) resume() error {
 
 func (r *Router) restore() error {
 	st, err := os.Stat(r.set.HA.StatePath)
-	if errors.Is(err, fs.ErrNotExist) || err == nil && st.Mode().IsRegular() && st.Size() == 0 {
+	if errors.Is(err, fs.ErrNotExist) {
+		return nil
+	}
+	if err == nil && st.Mode().IsRegular() && st.Size() == 0 {
+		r.set.Logger.Warn("state file is empty: roles, holds and counters begin anew", "path", r.set.HA.StatePath)
 		return nil
 	}
 	if err == nil && !st.Mode().IsRegular() {
@@ -270,7 +274,11 @@ func (r *Router) restore() error {
 		return fmt.Errorf("%s: %w", r.set.HA.StatePath, err)
 	}
 	if err := r.Apply(context.Background(), d); err != nil {
-		r.set.Logger.Warn("state is not of this fleet", "path", r.set.HA.StatePath, "error", err.Error())
+		aside := r.set.HA.StatePath + ".rejected"
+		r.set.Logger.Warn("state is not of this fleet: it is kept aside", "path", r.set.HA.StatePath, "kept", aside, "error", err.Error())
+		if err := atomicfile.Write(aside, b, 0o600); err != nil {
+			return err
+		}
 		if r.set.contracted() {
 			// Which processes served is not known: all must be new ones.
 			r.own.do(func() { r.own.required = "state file was rejected" })

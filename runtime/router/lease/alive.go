@@ -92,12 +92,6 @@ func (a *alive) gone(d Document) bool {
 	return false
 }
 
-// holds reports whether the lock is held in the name of a term, and is the one that others
-// would find.
-func (a *alive) holds(t Term) bool {
-	return a.f != nil && isAt(a.f, a.path) && a.name == life{t.Holder, t.Epoch, inode(a.f)}
-}
-
 // last reads whose life the file tells, the zero value when it tells none, and whether another
 // process still leads it.
 func (a *alive) last() (l life, lives bool) {

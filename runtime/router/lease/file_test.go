@@ -308,6 +308,45 @@ func TestOlderDocumentPutBack(t *testing.T) {
 	}
 }
 
+// TestOlderFilesPutBack: the alive file does not tell of the holder either, and yet nobody serves
+// beside it.
+func TestOlderFilesPutBack(t *testing.T) {
+	if runtime.GOOS != "linux" {
+		t.Skip("this system has no beacon")
+	}
+	for name, spoil := range map[string]func(t *testing.T, alive string){
+		"removed":       func(t *testing.T, p string) { check(t, os.Remove(p)) },
+		"emptied":       func(t *testing.T, p string) { check(t, os.Truncate(p, 0)) },
+		"garbage":       func(t *testing.T, p string) { check(t, os.WriteFile(p, []byte("garbage"), 0o600)) },
+		"a copy":        copyOver,
+		"all but these": func(t *testing.T, p string) { copyOver(t, p); check(t, os.Remove(filepath.Dir(p)+"/lease.lock")) },
+	} {
+		path := filepath.Join(t.TempDir(), "lease")
+		a, b := openFile(t, path, "a", ProofOn), openFile(t, path, "b", ProofOn)
+		term := claim(t, a)
+		wantHeld(t, b, "a")
+		d, err := a.Look(t.Context())
+		check(t, err)
+		d.ExpiresAt, d.UpdatedAt = d.ExpiresAt-60, d.UpdatedAt-60
+		check(t, os.WriteFile(path, d.Encode(), 0o600))
+		spoil(t, path+".alive")
+		for _, l := range []*File{b, openFile(t, path, "c", ProofOn)} {
+			var held *HeldError
+			if got, err := l.Claim(t.Context()); !errors.As(err, &held) {
+				t.Errorf("%s: %s claimed beside a holder: %+v, %v", name, l.o.Holder, got, err)
+			}
+		}
+		if term, err = a.Renew(t.Context(), term); err != nil || a.Proven() != nil {
+			t.Fatalf("%s: %v, %v", name, err, a.Proven())
+		}
+		wantHeld(t, b, "a")
+		a.Close()
+		if term := claim(t, b); term.Epoch != 2 {
+			t.Errorf("%s: %+v", name, term)
+		}
+	}
+}
+
 // TestDamagedAliveFile is written anew by its holder, so that its end is seen at once again.
 func TestDamagedAliveFile(t *testing.T) {
 	path := filepath.Join(t.TempDir(), "lease")
@@ -384,19 +423,25 @@ func TestDamagedAfterTheEnd(t *testing.T) {
 	}
 }
 
+// keepLock keeps the lock on a file, as another router does.
+func keepLock(t *testing.T, path string) {
+	f, err := openLock(path)
+	check(t, err)
+	t.Cleanup(func() { f.Close() })
+	if got, err := tryLock(f); err != nil || !got {
+		t.Fatalf("%s is not free: %v", path, err)
+	}
+}
+
 // TestNothingStandsForTheDocument keeps a term from coming back that is not provably this
 // holder's own.
 func TestNothingStandsForTheDocument(t *testing.T) {
 	for name, spoil := range map[string]func(t *testing.T, a *File, term *Term){
-		"no proof":                   func(_ *testing.T, a *File, _ *Term) { a.proof = false },
-		"the lock was given up":      func(_ *testing.T, a *File, _ *Term) { a.Close() },
-		"the lock's file is another": func(t *testing.T, a *File, _ *Term) { copyOver(t, a.o.Path+".alive") },
-		"an old term":                func(_ *testing.T, _ *File, term *Term) { term.ValidUntil = time.Now().Add(-time.Millisecond) },
-		"another epoch":              func(_ *testing.T, _ *File, term *Term) { term.Epoch++ },
-		"another's alive file": func(t *testing.T, a *File, _ *Term) {
-			check(t, os.WriteFile(a.o.Path+".alive", nil, 0o600))
-			copyOver(t, a.o.Path+".alive")
-		},
+		"no proof":              func(_ *testing.T, a *File, _ *Term) { a.proof = false },
+		"the lock was given up": func(_ *testing.T, a *File, _ *Term) { a.Close() },
+		"the lock is another's": func(t *testing.T, a *File, _ *Term) { copyOver(t, a.o.Path+".alive"); keepLock(t, a.o.Path+".alive") },
+		"an old term":           func(_ *testing.T, _ *File, term *Term) { term.ValidUntil = time.Now().Add(-time.Millisecond) },
+		"another epoch":         func(_ *testing.T, _ *File, term *Term) { term.Epoch++ },
 	} {
 		path := filepath.Join(t.TempDir(), "lease")
 		a := openFile(t, path, "a", ProofOn)

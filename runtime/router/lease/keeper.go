@@ -18,6 +18,7 @@ var ErrStopped = errors.New("renewal was stopped")
 type Keeper struct {
 	lease    Lease
 	interval time.Duration
+	fails    []func(error)
 	term     atomic.Pointer[Term] // nil = over
 	last     atomic.Pointer[Term] // the newest term, also when over
 	stop     context.CancelFunc
@@ -27,10 +28,11 @@ type Keeper struct {
 	done     chan struct{}
 }
 
-// Keep starts renewing t every interval. The caller ends it with Stop or Release.
-func Keep(l Lease, t Term, interval time.Duration) *Keeper {
+// Keep starts renewing t every interval. The caller ends it with Stop or Release. fails, which
+// may be left out, is told of a renewal that fails and is tried again, once each.
+func Keep(l Lease, t Term, interval time.Duration, fails ...func(error)) *Keeper {
 	ctx, cancel := context.WithCancel(context.Background())
-	k := &Keeper{lease: l, interval: interval, stop: cancel, lost: make(chan struct{}), done: make(chan struct{})}
+	k := &Keeper{lease: l, interval: interval, fails: fails, stop: cancel, lost: make(chan struct{}), done: make(chan struct{})}
 	k.term.Store(&t)
 	k.last.Store(&t)
 	go k.loop(ctx, &t)
@@ -128,11 +130,21 @@ func (k *Keeper) renew(ctx context.Context, t Term) (Term, error) {
 	ctx, cancel := context.WithDeadline(ctx, t.ValidUntil)
 	defer cancel()
 	next, err := k.lease.Renew(ctx, t)
+	told := false
 	for cause := err; err != nil; next, err = k.lease.Renew(ctx, t) {
 		if ctx.Err() == nil {
 			cause = err
 		}
-		if errors.Is(err, ErrLost) || !rest(ctx, renewPause) {
+		if errors.Is(err, ErrLost) {
+			return Term{}, err
+		}
+		for _, tell := range k.fails {
+			if !told {
+				tell(err)
+			}
+		}
+		told = true
+		if !rest(ctx, renewPause) {
 			return Term{}, cause
 		}
 	}

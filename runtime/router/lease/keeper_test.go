@@ -50,8 +50,15 @@ func TestKeeperRenews(t *testing.T) {
 func TestKeeperTriesAgain(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		m := new(conformance.Memory)
-		k, _ := keep(t, m)
-		m.Break(errors.New("disk is full"))
+		l := m.Lease("a", ttl, margin)
+		term, err := l.Claim(t.Context())
+		if err != nil {
+			t.Fatal(err)
+		}
+		var told []error
+		k := lease.Keep(l, term, every, func(err error) { told = append(told, err) })
+		cause := errors.New("disk is full")
+		m.Break(cause)
 		time.Sleep(ttl - margin - every)
 		m.Break(nil)
 		time.Sleep(10 * ttl)
@@ -60,6 +67,9 @@ func TestKeeperTriesAgain(t *testing.T) {
 		}
 		k.Stop(nil)
 		<-k.Done()
+		if len(told) != 1 || !errors.Is(told[0], cause) {
+			t.Errorf("told %v", told)
+		}
 	})
 }
 

@@ -5,6 +5,7 @@ import (
 	"fmt"
 	"io/fs"
 	"os"
+	"syscall"
 	"time"
 )
 
@@ -21,22 +22,23 @@ func (m mark) String() string {
 	return fmt.Sprint(m.inode, "@", m.changed.UnixNano())
 }
 
-// misplaced reports whether a document is not what a living holder wrote there, by the alive
-// file: it is of an epoch before the holder's, or it expired long before it came to its place.
+// misplaced reports whether a document is not what a living holder wrote there: it is of an epoch
+// before the holder's, or it expired long before it came to its place.
 func (l *File) misplaced(d Document, m mark, now time.Time) bool {
 	if !l.proof {
 		return false
 	}
 	n, lives := l.alive.last()
-	switch {
-	case !lives:
-		return false
-	case n.Epoch > d.Epoch:
+	if lives && n.Epoch > d.Epoch {
 		return true
 	}
 	late := m.changed.Sub(now) < closely && unix(m.changed) > d.UpdatedAt+closely.Seconds() // by one clock
-	return n.Epoch == d.Epoch && n.Holder == d.Holder && d.Expired(now) && late
+	return d.Expired(now) && late && (lives && n.Epoch == d.Epoch && n.Holder == d.Holder || !lives && l.nearby())
 }
+
+// nearby reports whether another process shows that it holds a lease at this path, whatever
+// became of the files.
+func (l *File) nearby() bool { return l.alive.beacon == nil && beaconIsLit(l.o.Path) }
 
 // gap is how long the same lack of a readable document was seen.
 type gap struct {
@@ -89,7 +91,7 @@ func (l *File) unnamed(now time.Time, mark string, spoilt error) (int64, error) 
 	last := l.known()
 	gone, nearby := false, false
 	if l.proof {
-		nearby = l.alive.beacon == nil && beaconIsLit(l.o.Path)
+		nearby = l.nearby()
 		if n, lives := l.alive.last(); n.Epoch >= last.Epoch && n.Epoch > 0 {
 			last.Epoch, last.Holder, gone = n.Epoch, n.Holder, !lives
 		}
@@ -118,10 +120,8 @@ func (l *File) lostAlone(d Document, err error, old Term, now time.Time) bool {
 		return false
 	case !l.proof || old.Holder != l.o.Holder || !old.Valid(now):
 		return false
-	case err == nil && !d.Stored():
-		return l.alive.holds(old) || l.alive.removed(old)
 	case err != nil || d.Epoch < old.Epoch || d.Is(old) && d.Expired(now):
-		return l.alive.holds(old)
+		return l.alive.unclaimed(old) // no document among them
 	}
 	return false
 }
@@ -130,22 +130,28 @@ var errReplaced = errors.New("an older lease document stood in its place")
 
 var errRemoved = errors.New("lease document was removed")
 
-// removed reports whether the lock is held in the name of a term and no other took the place
-// of its file, which was removed.
-func (a *alive) removed(t Term) bool {
+// unclaimed reports whether the lock is held in the name of a term, and nobody holds another
+// file that came in the place of its own.
+func (a *alive) unclaimed(t Term) bool {
 	if a.f == nil || a.name != (life{t.Holder, t.Epoch, inode(a.f)}) {
 		return false
 	}
-	_, err := os.Lstat(a.path)
-	return errors.Is(err, fs.ErrNotExist)
+	if isAt(a.f, a.path) {
+		return true
+	}
+	f, err := os.OpenFile(a.path, os.O_RDONLY|syscall.O_NOFOLLOW|syscall.O_CLOEXEC|syscall.O_NONBLOCK, 0)
+	if err != nil {
+		return errors.Is(err, fs.ErrNotExist)
+	}
+	defer f.Close()
+	free, err := tryLock(f) // closing the file gives it back
+	return err == nil && free
 }
 
-// renew makes the file anew if it was removed. The lock on what no path names keeps nobody out.
+// renew takes the file that is at the path now, made if absent, when the locked one is not there
+// any more: a lock on what no path names keeps nobody out.
 func (a *alive) renew() error {
-	if a.f == nil {
-		return nil
-	}
-	if _, err := os.Lstat(a.path); !errors.Is(err, fs.ErrNotExist) {
+	if a.f == nil || isAt(a.f, a.path) {
 		return nil
 	}
 	name := a.name

@@ -75,6 +75,7 @@ type Options struct {
 	Misses   int           // in a row that start a takeover
 	MaxAge   time.Duration // of the document at a takeover, since it was received
 	Renew    time.Duration // between renewals of the claimed lease
+	Fails    func(error)   // told of a renewal of the claimed lease that fails; nil = nobody
 	TLS      *tls.Config   // for https; nil = the system's roots
 	Logger   *slog.Logger  // nil discards
 }
@@ -91,6 +92,9 @@ func (o *Options) check() (base, address string, err error) {
 	port := u.Port()
 	if port == "" {
 		port = map[string]string{"http": "80", "https": "443"}[u.Scheme]
+	}
+	if o.Fails == nil {
+		o.Fails = func(error) {}
 	}
 	if o.Logger == nil {
 		o.Logger = slog.New(slog.DiscardHandler)

@@ -27,7 +27,7 @@ type Standby struct {
 	received time.Time // of doc
 	past     bool      // another router's epoch came after doc's
 	free     time.Time // since when nobody has had the lease, as this router saw it; zero = somebody has
-	told     int64     // epoch of the router that was told to have overtaken the primary
+	told     string    // holder that was told to have overtaken the primary
 	follows  int64     // the epoch after which ours comes
 	sign     time.Time // of the first miss or end in a row
 	blocked  string

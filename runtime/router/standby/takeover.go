@@ -20,7 +20,7 @@ func (s *Standby) takeover(ctx context.Context) (opened, held bool, err error) {
 	}
 	if !s.fresh() || s.past {
 		if !s.past {
-			s.block(BlockNoFresh)
+			s.stale()
 		}
 		if s.doc == nil || !s.unwanted(ctx) {
 			return false, false, ctx.Err()
@@ -40,7 +40,7 @@ func (s *Standby) takeover(ctx context.Context) (opened, held bool, err error) {
 		}
 		return false, held, ctx.Err()
 	}
-	k := lease.Keep(s.lease, term, s.o.Renew)
+	k := lease.Keep(s.lease, term, s.o.Renew, s.o.Fails)
 	if reason := s.prepare(ctx, k); reason != "" {
 		s.giveBack(k, reason)
 		return false, false, ctx.Err()
@@ -49,6 +49,14 @@ func (s *Standby) takeover(ctx context.Context) (opened, held bool, err error) {
 	s.o.Logger.Info("standby takes over", "epoch", term.Epoch, "after", time.Since(s.sign).String())
 	s.local.Open(k)
 	return true, false, nil
+}
+
+// stale shows, and tells once, that there is no handoff to go on with.
+func (s *Standby) stale() {
+	if s.blocked != BlockNoFresh {
+		s.o.Logger.Error("standby cannot take over: "+BlockNoFresh+"; serve --resume starts a router from a state file", "follows", s.o.Primary, "seen", s.doc != nil)
+	}
+	s.block(BlockNoFresh)
 }
 
 // unwanted reports whether nobody is seen to have had the lease for a while.
@@ -66,10 +74,10 @@ func (s *Standby) unwanted(ctx context.Context) bool {
 
 // overtaken tells once of a router that serves after the one which this standby follows.
 func (s *Standby) overtaken(by *lease.HeldError) {
-	if s.doc == nil || by.Epoch <= s.doc.Epoch || by.Epoch <= s.told {
+	if s.doc == nil || by.Holder == s.doc.Holder || by.Holder == s.told {
 		return
 	}
-	s.told = by.Epoch
+	s.told = by.Holder
 	s.o.Logger.Warn("another router serves now, which this standby does not follow: start it again as the standby of that one", "holder", by.Holder, "epoch", by.Epoch, "follows", s.o.Primary)
 }
 
