@@ -336,7 +336,7 @@ func TestOlderFilesPutBack(t *testing.T) {
 				t.Errorf("%s: %s claimed beside a holder: %+v, %v", name, l.o.Holder, got, err)
 			}
 		}
-		if term, err = a.Renew(t.Context(), term); err != nil || a.Proven() != nil {
+		if _, err = a.Renew(t.Context(), term); err != nil || a.Proven() != nil {
 			t.Fatalf("%s: %v, %v", name, err, a.Proven())
 		}
 		wantHeld(t, b, "a")

@@ -139,7 +139,7 @@ func (k *Keeper) renew(ctx context.Context, t Term) (Term, error) {
 			return Term{}, err
 		}
 		for _, tell := range k.fails {
-			if !told {
+			if !told && ctx.Err() == nil {
 				tell(err)
 			}
 		}
