@@ -52,7 +52,7 @@ func Inputs(f fleet.Fleet, rel Release) map[string]string {
 	}
 	facts["fleet/fabric"] = digestOf(d.Fabric)
 	facts["fleet/link"] = digestOf(d.Fabric.Measured())
-	facts["fleet/profile"] = digestOf(d.Profile)
+	facts["fleet/profile"] = digestOf(d.Profile.Measured())
 	facts["fleet/trial"] = digestOf(d.Trial)
 	facts["fleet/router"] = digestOf(d.Router)
 	facts["fleet/policy"] = digestOf(d.Policy)

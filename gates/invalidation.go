@@ -51,6 +51,9 @@ var Invalidation = []Bond{
 	{"E/sidecar/{e}", []string{"fleet/attest/{e}", "fleet/contract", "proc/engine-{e}/id", "proc/sidecar-{e}/id"}},
 	{"E/statement/{e}", []string{"fleet/contract", "proc/engine-{e}/id", "proc/sidecar-{e}/id"}},
 
+	{"F/engine/{e}", []string{"fleet/contract", "fleet/model", "proc/engine-{e}/id"}},
+	{"F/abort/{e}", []string{"fleet/model", "proc/engine-{e}/id"}},
+	{"F/lease/{e}", []string{"fleet/model", "proc/engine-{e}/id"}},
 	{"F/profile/{e}", []string{"fleet/launch/{e}", "fleet/model", "fleet/profile", "proc/engine-{e}/launch"}},
 	{"F/store", []string{"fleet/contract", "profiles"}},
 	{"F/pair/{p}/{d}", []string{"fleet/slo", "fleet/model", "proc/engine-{p}/id", "proc/engine-{d}/id", "path/{p}/{d}"}},

@@ -69,6 +69,7 @@ func TestEveryEvidenceIsBound(t *testing.T) {
 	f.Deploy.Launch["c"] = fleet.Launch{Kind: fleet.LaunchContainer, Image: "sha256:0", ModelDir: "/models/tiny"}
 	f.Deploy.Engines["e1"] = fleet.Place{Host: "h1", Launch: "c", Workers: []string{"h2"}}
 	f.Deploy.Router.Standby, f.Deploy.Router.Lease.Path = &fleet.Standby{Host: "h2"}, "/srv/lease.json"
+	f.Deploy.Profile.LeaseDrill = true
 	for _, g := range seven() {
 		for _, k := range g.Expect(f) {
 			if k.Gate() != g.Info().Letter {

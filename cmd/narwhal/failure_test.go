@@ -71,7 +71,7 @@ func TestLife(t *testing.T) {
 		if !strings.Contains(r.err, "engine-e1 is not running") {
 			t.Errorf("the reason is not shown: %s", r.err)
 		}
-		want := []string{"C/cache/e1", "C/launch/e1", "C/listener/e1", "C/live/e1", "C/ports/e1", "E/observed/e1", "E/sidecar/e1", "E/statement/e1", "F/pair/e0/e1", "F/pair/e1/e0"}
+		want := []string{"C/cache/e1", "C/launch/e1", "C/listener/e1", "C/live/e1", "C/ports/e1", "E/observed/e1", "E/sidecar/e1", "E/statement/e1", "F/abort/e1", "F/engine/e1", "F/pair/e0/e1", "F/pair/e1/e0"}
 		if got := made(t, w.latest(), seq); !slices.Equal(got, want) {
 			t.Errorf("made again\n%v, want\n%v", got, want)
 		}

@@ -21,7 +21,7 @@ EVIDENCE = {  # what a passed gate rests on: kind of evidence → its subjects
     "C": {"C/ports": "engine", "C/launch": "engine", "C/listener": "engine", "C/live": "engine", "C/cache": "engine"},
     "D": {"D/budget": "", "D/pair": "host-pair"},
     "E": {"E/observed": "engine", "E/sidecar": "engine", "E/statement": "engine"},
-    "F": {"F/profile": "engine", "F/pair": "engine-pair", "F/store": ""},
+    "F": {"F/engine": "engine", "F/abort": "engine", "F/profile": "engine", "F/pair": "engine-pair", "F/store": ""},
     "G": {"G/router": "", "G/ready": "", "G/standby": "standby", "G/standing": "standby", "G/trial": "", "G/journal": "", "G/bundle": ""},
 }
 

@@ -10,7 +10,7 @@ import (
 	"github.com/narwhal-fleet/narwhal/runtime/engine/vllm"
 )
 
-// HandoffRequest asks for one real handoff.
+// HandoffRequest asks for real handoffs of one directed pair.
 type HandoffRequest struct {
 	Dialect string `json:"dialect"`
 	Model   string `json:"model"`
@@ -19,6 +19,10 @@ type HandoffRequest struct {
 	Prefill string `json:"prefill_url"`
 	Decode  string `json:"decode_url"`
 	Tokens  int    `json:"tokens"`
+	// Long is the length of a second prompt, cut to what both engines take; 0 = none.
+	Long int `json:"long_tokens"`
+	// Firsts is how many more handoffs are timed to their first token.
+	Firsts int `json:"first_token_samples"`
 }
 
 // Handed is one handoff and the unsplit run that it must equal.
@@ -33,7 +37,14 @@ type Handed struct {
 	Local     float64 `json:"local_compute_tokens"`
 	Failed    float64 `json:"failed_transfers"`
 	PrefillMS float64 `json:"prefill_ms"`
+	FirstMS   float64 `json:"first_token_ms"` // of the consumer's leg
 	DecodeMS  float64 `json:"decode_ms"`
+	// Restarted says that the consumer's process changed meanwhile.
+	Restarted bool `json:"restarted"`
+	// Long is the same with a long prompt, in the first of a pair only.
+	Long *Handed `json:"long,omitempty"`
+	// FirstS are seconds from the consumer's leg to its first token once the pair has met.
+	FirstS []float64 `json:"first_token_s,omitempty"`
 }
 
 const pairOutput = 16 // tokens compared
@@ -45,8 +56,16 @@ func dialect(name string) (engine.Dialect, error) {
 	return nil, fmt.Errorf("hand over: dialect %q is not probed by this version", name)
 }
 
-// handoff prefills on one engine, decodes on the other and repeats the same prompt
-// unsplit on the producer. The prompt is new to both engines.
+// pairing is a pair of engines that are asked.
+type pairing struct {
+	d      engine.Dialect
+	p, c   *prober
+	q      HandoffRequest
+	number int
+}
+
+// handoff hands over a short and a long prompt, compares each with the same prompt unsplit on
+// the producer, and times some more to their first token. Every prompt is new to both engines.
 func handoff(ctx context.Context, q HandoffRequest) (Handed, error) {
 	out := Handed{From: q.From, To: q.To, Prompt: q.Tokens}
 	d, err := dialect(q.Dialect)
@@ -58,72 +77,106 @@ func handoff(ctx context.Context, q HandoffRequest) (Handed, error) {
 		return out, err
 	}
 	defer p.client.Close()
-	c, err := engine.NewClient(q.Decode, engine.Options{})
+	c, err := newProber(ctx, q.Decode, q.Model, 0)
 	if err != nil {
 		return out, err
 	}
-	defer c.Close()
-	ids, err := p.prompt(ctx, min(max(q.Tokens, 8), p.limit-pairOutput))
+	defer c.client.Close()
+	x := &pairing{d: d, p: p, c: c, q: q}
+	room := min(p.limit, c.limit) - pairOutput
+	short := min(max(q.Tokens, 8), room)
+	if out, err = x.compare(ctx, short); err != nil {
+		return out, err
+	}
+	length := short
+	if long := min(q.Long, room); long > short {
+		length = long
+		l, err := x.compare(ctx, long)
+		if err != nil {
+			return out, fmt.Errorf("hand over a long prompt: %w", err)
+		}
+		out.Long = &l
+		out.FirstS = append(out.FirstS, l.FirstMS/1e3)
+	}
+	for range q.Firsts {
+		one := Handed{From: q.From, To: q.To}
+		if _, err := x.split(ctx, length, &one); err != nil {
+			return out, fmt.Errorf("hand over %s → %s: %w", q.From, q.To, err)
+		}
+		out.FirstS = append(out.FirstS, one.FirstMS/1e3)
+	}
+	return out, nil
+}
+
+// compare hands over one prompt of n tokens and runs it unsplit too.
+func (x *pairing) compare(ctx context.Context, n int) (Handed, error) {
+	out := Handed{From: x.q.From, To: x.q.To, Prompt: n}
+	before, err := x.c.client.Metrics(ctx)
 	if err != nil {
 		return out, err
 	}
-	out.Prompt = len(ids)
-	before, err := c.Metrics(ctx)
+	ids, err := x.split(ctx, n, &out)
+	if err != nil {
+		return out, fmt.Errorf("hand over %s → %s: %w", x.q.From, x.q.To, err)
+	}
+	after, err := x.c.client.Metrics(ctx)
 	if err != nil {
 		return out, err
 	}
-	if err := split(ctx, d, p, c, q, ids, &out); err != nil {
-		return out, fmt.Errorf("hand over %s → %s: %w", q.From, q.To, err)
-	}
-	after, err := c.Metrics(ctx)
+	count(x.d, before, after, &out)
+	un, err := x.p.client.Complete(ctx, engine.CompletionRequest{Model: x.q.Model, PromptIDs: ids, MaxTokens: pairOutput, IgnoreEOS: true})
 	if err != nil {
-		return out, err
-	}
-	count(d, before, after, &out)
-	un, err := p.client.Complete(ctx, engine.CompletionRequest{Model: q.Model, PromptIDs: ids, MaxTokens: pairOutput, IgnoreEOS: true})
-	if err != nil {
-		return out, fmt.Errorf("run unsplit on %s: %w", q.From, err)
+		return out, fmt.Errorf("run unsplit on %s: %w", x.q.From, err)
 	}
 	out.Unsplit = un.TokenIDs
 	return out, nil
 }
 
-// split runs both legs of one request.
-func split(ctx context.Context, d engine.Dialect, p *prober, c *engine.Client, q HandoffRequest, ids []int, out *Handed) error {
-	body, err := (engine.CompletionRequest{Model: q.Model, PromptIDs: ids, MaxTokens: pairOutput, IgnoreEOS: true}).Body()
+// split runs both legs of one request with a prompt of n tokens, which it returns.
+func (x *pairing) split(ctx context.Context, n int, out *Handed) ([]int, error) {
+	ids, err := x.p.prompt(ctx, n)
 	if err != nil {
-		return err
+		return nil, err
 	}
-	first, err := engine.Prefill(d, body)
+	body, err := streamBody(x.q.Model, ids, pairOutput)
 	if err != nil {
-		return err
+		return nil, err
 	}
-	rid := fmt.Sprintf("preflight-%s-%s-%d", q.From, q.To, time.Now().UnixNano())
+	first, err := engine.Prefill(x.d, body)
+	if err != nil {
+		return nil, err
+	}
+	x.number++
+	rid := fmt.Sprintf("preflight-%s-%s-%d-%d", x.q.From, x.q.To, time.Now().UnixNano(), x.number)
 	begin := time.Now()
-	leg1, err := p.client.CompleteBody(ctx, first, rid+"-p")
+	leg1, err := x.p.client.CompleteBody(ctx, first, rid+"-p")
 	if err != nil {
-		return fmt.Errorf("prefill: %w", err)
+		return nil, fmt.Errorf("prefill: %w", err)
 	}
 	out.PrefillMS = ms(begin)
-	h, usage, err := d.ParseHandoff(leg1.Raw, time.Now())
+	h, usage, err := x.d.ParseHandoff(leg1.Raw, time.Now())
 	if err != nil {
-		return err
+		return nil, err
 	}
-	if err := d.Check(h, engine.Expect{PromptTokens: usage.PromptTokens}); err != nil {
-		return err
+	if err := x.d.Check(h, engine.Expect{PromptTokens: usage.PromptTokens}); err != nil {
+		return nil, err
 	}
 	out.EngineID = engine.Printable(h.EngineID, 128)
-	second, err := engine.Decode(d, body, h)
+	second, err := engine.Decode(x.d, body, h)
 	if err != nil {
-		return err
+		return nil, err
 	}
 	begin = time.Now()
-	leg2, err := c.CompleteBody(ctx, second, rid+"-d")
+	t, err := streamed(ctx, x.c.client, second, rid+"-d", func() {
+		if out.FirstMS == 0 {
+			out.FirstMS = ms(begin)
+		}
+	})
 	if err != nil {
-		return fmt.Errorf("decode: %w", err)
+		return nil, fmt.Errorf("decode: %w", err)
 	}
-	out.DecodeMS, out.Split = ms(begin), leg2.TokenIDs
-	return nil
+	out.DecodeMS, out.Split = ms(begin), t.ids
+	return ids, nil
 }
 
 func ms(begin time.Time) float64 { return float64(time.Since(begin).Microseconds()) / 1e3 }
@@ -135,6 +188,7 @@ func count(d engine.Dialect, before, after engine.Samples, out *Handed) {
 	out.Moved = a.Transferred - b.Transferred
 	out.Local = a.LocalCompute - b.LocalCompute
 	out.Failed = a.FailedTransfers - b.FailedTransfers
+	out.Restarted = a.ProcessStart != b.ProcessStart
 }
 
 // moved reports whether the counters show the prompt's KV arriving: all but what the

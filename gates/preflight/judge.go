@@ -2,7 +2,6 @@ package preflight
 
 import (
 	"fmt"
-	"maps"
 	"slices"
 
 	"github.com/narwhal-fleet/narwhal/fleet"
@@ -11,64 +10,74 @@ import (
 	"github.com/narwhal-fleet/narwhal/runtime/profile"
 )
 
-// Judge fits every curve again from its samples and checks every pair.
+// Judge fits every curve again from its samples, compares the engines and checks every pair.
 func (Gate) Judge(v gates.View) []record.Finding {
-	var out []record.Finding
+	out := judgeLooks(v)
+	profiled := map[string]Profiled{}
 	for _, e := range v.Fleet.EngineIDs() {
 		var m Profiled
 		if v.Decode(ProfileKey(e), &m) == nil {
+			profiled[e] = m
 			out = append(out, judgeProfile(v.Fleet, e, m)...)
 		}
+		var a Aborted
+		if v.Decode(AbortKey(e), &a) == nil {
+			out = append(out, judgeAbort(v.Fleet, e, a)...)
+		}
+		var x Expired
+		if v.Decode(LeaseKey(e), &x) == nil {
+			out = append(out, judgeLease(v.Fleet, e, x)...)
+		}
 	}
+	out = append(out, judgePeers(v, profiled)...)
+	var firsts []float64
 	for _, p := range directedPairs(v.Fleet.EngineIDs()) {
 		var h Handed
 		if v.Decode(pairKey(p[0], p[1]), &h) == nil {
 			out = append(out, judgePair(v.Fleet, p[0], p[1], h)...)
+			firsts = append(firsts, h.FirstS...)
 		}
 	}
-	return out
+	return append(out, judgeFirstTokens(v.Fleet, firsts)...)
 }
 
-// fit finds the curve through the median of each prompt length's samples: one request
-// that met a busy moment of the machine does not bend it.
-func (p Profiled) fit() (profile.Curve, profile.Report, error) {
-	by := map[int][]float64{}
-	for _, s := range p.Samples.Prefill {
-		by[s.Tokens] = append(by[s.Tokens], s.Seconds)
+func judgeAbort(f fleet.Fleet, e string, a Aborted) []record.Finding {
+	if a.stopped() {
+		return nil
 	}
-	s := profile.Samples{Decode: p.Samples.Decode}
-	for _, n := range slices.Sorted(maps.Keys(by)) {
-		v := by[n]
-		slices.Sort(v)
-		s.Prefill = append(s.Prefill, profile.PrefillSample{Tokens: n, Seconds: (v[(len(v)-1)/2] + v[len(v)/2]) / 2})
-	}
-	return profile.Fit(s)
+	x := &finder{fleet: f, engine: e, evidence: AbortKey(e)}
+	x.add("abort-ignored", fmt.Sprintf("a request that stops and frees its cache within %v of its client leaving", abortWithin),
+		fmt.Sprintf("%.0f of %d tokens generated, freed: %v, %.3g of the cache in use after %.0f ms", a.Generated, a.Asked, a.Freed, a.Usage, a.FreedMS),
+		"something between this host and the engine keeps the connection (a proxy?), or the engine ignores it: abandoned requests would hold its seats")
+	return x.found
 }
 
-func judgeProfile(f fleet.Fleet, e string, m Profiled) []record.Finding {
-	add := func(code, want, got, hint string) record.Finding {
-		return record.Finding{Code: code, Host: f.HostOf(e), Engine: e, Want: want, Got: got, Hint: hint, Evidence: string(ProfileKey(e)),
-			Message: fmt.Sprintf("engine %s: got %s, want %s", e, got, want)}
+func judgeLease(f fleet.Fleet, e string, l Expired) []record.Finding {
+	if l.Freed {
+		return nil
 	}
-	const again = "measure on an idle engine: narwhal gate run --again F"
-	curve, rep, err := m.fit()
-	if err != nil {
-		return []record.Finding{add("profile-unfit", "samples that follow a curve", err.Error(), again)}
+	x := &finder{fleet: f, engine: e, evidence: LeaseKey(e)}
+	x.add("lease-kept", "a handoff that nobody fetches counted as expired, and its cache freed", fmt.Sprintf("%.0f counted, %.3g of the cache held after %.0f s", l.Counted, l.After, l.Seconds),
+		"lost handoffs would fill the cache: check kv_lease_duration of the connector, and the engine's version")
+	return x.found
+}
+
+// judgeFirstTokens holds the deadline of the consumer's first token against what was seen.
+// The proposal is the largest, or the 99th percentile and a fifth, and half a second.
+func judgeFirstTokens(f fleet.Fleet, s []float64) []record.Finding {
+	limit := f.Engine.FirstTokenTimeoutS
+	if len(s) == 0 || limit <= 0 {
+		return nil
 	}
-	var out []record.Finding
-	if limit := f.Profiles.MaxDecodeFitMAPE; rep.Decode.MAPE > limit {
-		out = append(out, add("decode-fit", fmt.Sprintf("a mean decode error up to %.3g", limit), fmt.Sprintf("%.3g", rep.Decode.MAPE), again+", or raise profiles.max_decode_fit_mape"))
+	s = slices.Sorted(slices.Values(s))
+	propose := max(s[len(s)-1], 1.2*profile.Quantile(s, 0.99)) + 0.5
+	if propose < limit {
+		return nil
 	}
-	if limit := f.Profiles.MaxDecodeCVMAPE; rep.DecodeCV > limit {
-		out = append(out, add("decode-cross-validation", fmt.Sprintf("a leave-one-out error up to %.3g", limit), fmt.Sprintf("%.3g", rep.DecodeCV), again+", or raise profiles.max_decode_cv_mape"))
-	}
-	if least := curve.C; least > f.SLO.TTFTS {
-		out = append(out, add("slo-below-floor", fmt.Sprintf("a prefill floor under the TTFT limit of %.3g s", f.SLO.TTFTS), fmt.Sprintf("%.3g s", least), "raise slo.ttft_s"))
-	}
-	if least := curve.Intercept; least > f.SLO.TPOTS {
-		out = append(out, add("slo-below-floor", fmt.Sprintf("a decode floor under the TPOT limit of %.3g s", f.SLO.TPOTS), fmt.Sprintf("%.3g s", least), "raise slo.tpot_s"))
-	}
-	return out
+	x := record.Finding{Code: "first-token-deadline", Want: fmt.Sprintf("engine.first_token_timeout_s above %.3g s", propose), Got: fmt.Sprintf("%.3g s", limit), Note: s[len(s)-1] < limit,
+		Evidence: "F/pair", Hint: fmt.Sprintf("set engine.first_token_timeout_s: %.3g", propose*1.05)}
+	x.Message = fmt.Sprintf("first tokens came after at most %.3g s (%d handoffs): got a deadline of %s, want %s", s[len(s)-1], len(s), x.Got, x.Want)
+	return []record.Finding{x}
 }
 
 func judgePair(f fleet.Fleet, p, d string, h Handed) []record.Finding {
@@ -77,11 +86,25 @@ func judgePair(f fleet.Fleet, p, d string, h Handed) []record.Finding {
 		out = append(out, record.Finding{Code: code, Host: f.HostOf(d), Engine: d, Want: want, Got: got, Hint: hint, Evidence: string(pairKey(p, d)),
 			Message: fmt.Sprintf("handoff %s → %s: got %s, want %s", p, d, got, want)})
 	}
-	if !h.equal() {
-		add("handoff-output", fmt.Sprintf("tokens %v as unsplit", h.Unsplit), fmt.Sprint(h.Split), "the KV that arrived is not the prompt's: compare block size, layout and versions of the two engines")
+	const computed = "the consumer computed the prompt itself: check kv_load_failure_policy and the connector"
+	for _, one := range []struct {
+		h    *Handed
+		Code string
+	}{{h: &h, Code: "handoff-output"}, {h: h.Long, Code: "long-handoff-output"}} {
+		if one.h != nil && !one.h.equal() {
+			add(one.Code, fmt.Sprintf("tokens %v as unsplit, after %d", one.h.Unsplit, one.h.Prompt), fmt.Sprint(one.h.Split), "the KV that arrived is not the prompt's: compare block size, layout and versions of the two engines")
+		}
 	}
-	if !h.moved() {
-		add("handoff-counters", fmt.Sprintf("about %d tokens by transfer and no failure", h.Prompt), fmt.Sprintf("%.0f by transfer, %.0f failed", h.Moved, h.Failed), "the consumer computed the prompt itself: check kv_load_failure_policy and the connector")
+	for _, one := range []struct {
+		h    *Handed
+		Code string
+	}{{h: &h, Code: "handoff-counters"}, {h: h.Long, Code: "long-handoff-counters"}} {
+		if one.h != nil && !one.h.moved() {
+			add(one.Code, fmt.Sprintf("about %d tokens by transfer and no failure", one.h.Prompt), fmt.Sprintf("%.0f by transfer, %.0f failed", one.h.Moved, one.h.Failed), computed)
+		}
+	}
+	if h.Restarted || h.Long != nil && h.Long.Restarted {
+		add("handoff-restart", "one process of the consumer from first to last", "another process start", "see the engine's log for a crash, then narwhal gate run --again F")
 	}
 	return out
 }

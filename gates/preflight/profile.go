@@ -2,9 +2,9 @@ package preflight
 
 import (
 	"context"
+	"errors"
 	"fmt"
 	"math/rand/v2"
-	"slices"
 	"strconv"
 	"strings"
 	"time"
@@ -19,25 +19,38 @@ import (
 
 // ProfileRequest asks for the measurements of one engine.
 type ProfileRequest struct {
-	IID    string          `json:"iid"`
-	URL    string          `json:"url"`
-	Model  string          `json:"model"`
-	Seed   uint64          `json:"seed"`
-	Points fleet.Profiling `json:"points"`
+	IID     string          `json:"iid"`
+	URL     string          `json:"url"`
+	Dialect string          `json:"dialect"`
+	Model   string          `json:"model"`
+	Seed    uint64          `json:"seed"`
+	Points  fleet.Profiling `json:"points"`
 }
 
-// Profiled are the measurements of one engine. The curve follows from the samples.
+// Profiled are the measurements of one engine, in the order of measuring. The curve follows
+// from the samples.
 type Profiled struct {
 	IID      string          `json:"iid"`
 	Samples  profile.Samples `json:"samples"`
 	Capacity int             `json:"kv_capacity_tokens"`
 	TookMS   int64           `json:"took_ms"`
+	// Rounds over the sweep, and why no further one was made: settled, rounds or budget.
+	Rounds int    `json:"rounds"`
+	Ended  string `json:"ended"`
+	// Beside and Warm are what no curve is fitted through.
+	Beside []Beside `json:"beside_decode"`
+	Warm   []Warm   `json:"warm_prefix"`
+	// Discarded requests warmed the engine up.
+	Discarded int `json:"discarded"`
 }
 
 // HostVerbs are what gate F asks of the binary on a host.
 func HostVerbs() map[string]gates.HostVerb {
 	return map[string]gates.HostVerb{
 		"engine-profile": gates.Answer(measure),
+		"engine-look":    gates.Answer(look),
+		"abort-drill":    gates.Answer(abort),
+		"lease-drill":    gates.Answer(expire),
 		"handoff":        gates.Answer(handoff),
 	}
 }
@@ -88,49 +101,6 @@ func (p *prober) prompt(ctx context.Context, n int) ([]int, error) {
 	return t.IDs[:n], nil
 }
 
-// measure sweeps prompt lengths on the idle engine, then cohorts that decode together.
-func measure(ctx context.Context, q ProfileRequest) (Profiled, error) {
-	begin := time.Now()
-	p, err := newProber(ctx, q.URL, q.Model, q.Seed)
-	if err != nil {
-		return Profiled{}, err
-	}
-	defer p.client.Close()
-	out := Profiled{IID: q.IID}
-	layout, err := p.client.CacheLayout(ctx)
-	if err != nil {
-		return out, err
-	}
-	out.Capacity = layout.BlockSize * layout.Blocks
-	lengths := slices.DeleteFunc(slices.Clone(q.Points.PrefillTokens), func(n int) bool { return n < 1 || n+1 > p.limit })
-	if _, err := p.prefill(ctx, min(16, p.limit-1)); err != nil { // the first request of a process is slow
-		return out, err
-	}
-	for _, n := range lengths {
-		for range max(1, q.Points.PrefillRepeats) {
-			s, err := p.prefill(ctx, n)
-			if err != nil {
-				return out, fmt.Errorf("profile %s: prefill of %d tokens: %w", q.IID, n, err)
-			}
-			out.Samples.Prefill = append(out.Samples.Prefill, s)
-		}
-	}
-	for _, requests := range q.Points.DecodeRequests {
-		for _, n := range q.Points.DecodeTokens {
-			if n+q.Points.OutputTokens > p.limit {
-				continue
-			}
-			s, err := p.decode(ctx, requests, n, q.Points.OutputTokens)
-			if err != nil {
-				return out, fmt.Errorf("profile %s: %d decoding %d tokens: %w", q.IID, requests, n, err)
-			}
-			out.Samples.Decode = append(out.Samples.Decode, s)
-		}
-	}
-	out.TookMS = time.Since(begin).Milliseconds()
-	return out, nil
-}
-
 func (p *prober) prefill(ctx context.Context, n int) (profile.PrefillSample, error) {
 	ids, err := p.prompt(ctx, n)
 	if err != nil {
@@ -141,13 +111,35 @@ func (p *prober) prefill(ctx context.Context, n int) (profile.PrefillSample, err
 	return profile.PrefillSample{Tokens: n, Seconds: time.Since(begin).Seconds()}, err
 }
 
-// decode lets a cohort generate together and measures the mean gap while all are resident.
+// Longer answers that a cohort is asked for when its streams were apart.
+const (
+	reruns     = 4
+	rerunTimes = 2 // the tokens of the one before
+)
+
+// decode lets a cohort generate together and measures the mean gap while all are resident. A
+// cohort whose streams were apart runs again with longer answers; it counts as the same point,
+// since half an answer is little beside the prompt.
 func (p *prober) decode(ctx context.Context, requests, n, tokens int) (profile.DecodeSample, error) {
+	for run, longer := 0, tokens; ; run, longer = run+1, min(longer*rerunTimes, p.limit-n) {
+		streams, err := p.together(ctx, requests, n, longer)
+		if err != nil {
+			return profile.DecodeSample{}, err
+		}
+		s, err := cohort(streams, n, tokens)
+		if run == reruns || !errors.Is(err, errApart) {
+			return s, err
+		}
+	}
+}
+
+// together starts requests of n prompt tokens at once and reads their streams.
+func (p *prober) together(ctx context.Context, requests, n, tokens int) ([]timing, error) {
 	prompts := make([][]int, requests)
 	for i := range prompts {
 		ids, err := p.prompt(ctx, n)
 		if err != nil {
-			return profile.DecodeSample{}, err
+			return nil, err
 		}
 		prompts[i] = ids
 	}
@@ -159,8 +151,5 @@ func (p *prober) decode(ctx context.Context, requests, n, tokens int) (profile.D
 			return err
 		})
 	}
-	if err := g.Wait(); err != nil {
-		return profile.DecodeSample{}, err
-	}
-	return cohort(streams, n, tokens)
+	return streams, g.Wait()
 }

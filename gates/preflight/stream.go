@@ -5,6 +5,7 @@ import (
 	"bytes"
 	"context"
 	"encoding/json"
+	"errors"
 	"fmt"
 	"time"
 
@@ -16,20 +17,36 @@ import (
 type timing struct {
 	at     []time.Time
 	counts []int // tokens in the event
+	ids    []int
 }
 
 const maxEvent = 1 << 20
 
 // stream generates n tokens and notes when each event with tokens arrived.
 func (p *prober) stream(ctx context.Context, ids []int, n int) (timing, error) {
-	var t timing
-	body, err := json.Marshal(map[string]any{
-		"model": p.model, "prompt": ids, "max_tokens": n, "temperature": 0, "ignore_eos": true, "stream": true, "return_token_ids": true,
-	})
+	return p.streamUntil(ctx, ids, n, func() {})
+}
+
+// streamUntil is stream that calls seen after each event with tokens.
+func (p *prober) streamUntil(ctx context.Context, ids []int, n int, seen func()) (timing, error) {
+	body, err := streamBody(p.model, ids, n)
 	if err != nil {
-		return t, err
+		return timing{}, err
 	}
-	resp, err := p.client.Do(ctx, "/v1/completions", body, "")
+	return streamed(ctx, p.client, body, "", seen)
+}
+
+// streamBody asks for n tokens after a prompt of ids.
+func streamBody(model string, ids []int, n int) ([]byte, error) {
+	return json.Marshal(map[string]any{
+		"model": model, "prompt": ids, "max_tokens": n, "temperature": 0, "ignore_eos": true, "stream": true, "return_token_ids": true,
+	})
+}
+
+// streamed sends a ready body and reads its stream.
+func streamed(ctx context.Context, c *engine.Client, body []byte, requestID string, seen func()) (timing, error) {
+	var t timing
+	resp, err := c.Do(ctx, "/v1/completions", body, requestID)
 	if err != nil {
 		return t, err
 	}
@@ -53,8 +70,9 @@ func (p *prober) stream(ctx context.Context, ids []int, n int) (timing, error) {
 		if err != nil {
 			return t, err
 		}
-		if k > 0 {
-			t.at, t.counts = append(t.at, time.Now()), append(t.counts, k)
+		if len(k) > 0 {
+			t.at, t.counts, t.ids = append(t.at, time.Now()), append(t.counts, len(k)), append(t.ids, k...)
+			seen()
 		}
 	}
 	if err := sc.Err(); err != nil {
@@ -66,8 +84,8 @@ func (p *prober) stream(ctx context.Context, ids []int, n int) (timing, error) {
 	return t, nil
 }
 
-// tokensOf counts the tokens of one event by their ids.
-func tokensOf(data []byte) (int, error) {
+// tokensOf reads the token ids of one event.
+func tokensOf(data []byte) ([]int, error) {
 	var ev struct {
 		Error   json.RawMessage `json:"error"`
 		Choices []struct {
@@ -75,23 +93,27 @@ func tokensOf(data []byte) (int, error) {
 		} `json:"choices"`
 	}
 	if err := json.Unmarshal(data, &ev); err != nil {
-		return 0, fmt.Errorf("read stream: %w", err)
+		return nil, fmt.Errorf("read stream: %w", err)
 	}
 	if len(ev.Error) > 0 {
-		return 0, fmt.Errorf("read stream: the engine reports %s", engine.Printable(string(ev.Error), 200))
+		return nil, fmt.Errorf("read stream: the engine reports %s", engine.Printable(string(ev.Error), 200))
 	}
 	if len(ev.Choices) == 0 {
-		return 0, nil
+		return nil, nil
 	}
-	return len(ev.Choices[0].TokenIDs), nil
+	return ev.Choices[0].TokenIDs, nil
 }
+
+// errApart means that some stream of a cohort was over, or came in one piece, before another
+// had begun: a longer answer may show them together.
+var errApart = errors.New("measure a cohort: its streams never decoded together")
 
 // cohort is the mean gap between tokens while every stream was decoding.
 func cohort(streams []timing, prompt, tokens int) (profile.DecodeSample, error) {
 	var from, to time.Time
 	for _, s := range streams {
 		if len(s.at) < 3 {
-			return profile.DecodeSample{}, fmt.Errorf("measure a cohort: a stream brought %d events", len(s.at))
+			return profile.DecodeSample{}, fmt.Errorf("measure a cohort: a stream brought %d events: %w", len(s.at), errApart)
 		}
 		if s.at[0].After(from) {
 			from = s.at[0]
@@ -121,7 +143,7 @@ func cohort(streams []timing, prompt, tokens int) (profile.DecodeSample, error) 
 		}
 	}
 	if count == 0 {
-		return profile.DecodeSample{}, fmt.Errorf("measure a cohort: its streams never decoded together")
+		return profile.DecodeSample{}, errApart
 	}
 	return profile.DecodeSample{Requests: len(streams), KVTokens: len(streams) * (prompt + tokens/2), Gap: gaps / float64(count)}, nil
 }

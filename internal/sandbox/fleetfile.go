@@ -63,7 +63,7 @@ func (s *Sandbox) document(cfg Config) object {
 		"launch":  object{"simulated": object{"kind": "simulated", "simulated": s.model(), "ready_within": "30s", "stop_within": "10s", "secrets": secrets}},
 		"router":  object{"host": s.Hosts[0].ID, "listen": fmt.Sprintf("127.0.0.1:%d", s.Hosts[0].Ports.Router)},
 		"fabric":  object{"prompt_tokens": 1024, "handoffs_per_s": 1, "sample": "200ms", "streams": 1},
-		"profile": object{"prefill_tokens": []int{256, 512, 1024, 2048}, "prefill_repeats": 3, "decode_requests": []int{1, 6, 20}, "decode_tokens": []int{64, 512, 2048}, "output_tokens": 16, "pair_tokens": 256},
+		"profile": object{"prefill_tokens": []int{256, 1024, 2048}, "prefill_repeats": 3, "decode_requests": []int{1, 6, 20}, "decode_tokens": []int{64, 2048}, "output_tokens": 16, "pair_tokens": 256},
 		"trial":   object{"rates": []float64{8}, "requests": 96, "attainment": 0.8, "trace": "azure-conv", "max_input_tokens": 1500, "max_output_tokens": 40},
 		"policy":  object{"max_clock_offset": "10s", "min_disk_free": "64MiB"},
 		"sign":    object{"key": "file:" + cfg.Operator, "trust": []string{"file:" + cfg.Operator + ".pub"}},
