@@ -6,7 +6,7 @@ LDFLAGS     := -s -w -X main.version=$(VERSION)
 STATICCHECK := honnef.co/go/tools/cmd/staticcheck@v0.7.0
 FUZZTIME    ?= 20s
 
-.PHONY: help build demo test race fuzz bench bench-once sim soak clients real-engines interop lint docs verify release clean
+.PHONY: help build demo test race fuzz bench bench-once drills sim soak clients real-engines interop lint docs verify release clean
 CACHE       ?= $(or $(XDG_CACHE_HOME),$(HOME)/.cache)/narwhal
 
 help: ## Lists the targets
@@ -36,6 +36,9 @@ bench: ## Runs the benchmarks
 
 bench-once: ## Runs each benchmark once: that it works, not how fast it is
 	$(GO) test -run '^$$' -bench . -benchtime 1x ./...
+
+drills: ## Provokes every fault of internal/drills and writes docs/drills.md; ten minutes, root for some of them
+	NARWHAL_DRILLS=all $(GO) test -count=1 -timeout 40m -parallel 3 -run 'TestTable|TestDrills' -v ./internal/drills
 
 sim: ## Simulates every policy and writes docs/evaluation.md with its pictures; four minutes
 	$(GO) run ./internal/evaluation -root . -output docs

@@ -29,9 +29,10 @@ if have nvidia-smi; then
     case $a in *"not a valid field"*) ;; *) break;; esac
   done
   printf '%%s\n' "$a"
+  case $a in *"-- status 124") ;; *) # one that hangs is not asked again
   echo "== nvidia-list"; ask nvidia-smi -L
   echo "== nvidia-links"; ask nvidia-smi nvlink -s
-  echo "== nvidia-topology"; ask nvidia-smi topo -m
+  echo "== nvidia-topology"; ask nvidia-smi topo -m;; esac
 else echo "-- status 127"; fi
 echo "== rocminfo"; if have rocminfo || [ ! -x /opt/rocm/bin/rocminfo ]; then ask rocminfo; else ask /opt/rocm/bin/rocminfo; fi
 echo "== kfd"

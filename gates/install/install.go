@@ -162,6 +162,7 @@ func (Gate) Facts(key record.Key, data []byte) map[string]string {
 // Judge checks that each host runs the release and says its role.
 func (Gate) Judge(v gates.View) []record.Finding {
 	var out []record.Finding
+	owner := map[string]string{} // public key → host
 	for _, h := range v.Fleet.WorkHosts() {
 		var s Switched
 		if v.Decode(releaseKey(h), &s) == nil && (s.Self != v.Release.SHA256 || s.Current != v.Release.SHA256) {
@@ -177,9 +178,18 @@ func (Gate) Judge(v gates.View) []record.Finding {
 			}
 		}
 		var k Key
-		if v.Decode(keyKey(h), &k) == nil && k.Public == "" {
+		if v.Decode(keyKey(h), &k) != nil {
+			continue
+		}
+		if k.Public == "" {
 			out = append(out, record.Finding{Code: "sidecar-key-missing", Host: h, Evidence: string(keyKey(h)),
 				Message: fmt.Sprintf("host %s has no sidecar key", h), Hint: "narwhal gate run --again B"})
+		} else if first := owner[k.Public]; first != "" {
+			out = append(out, record.Finding{Code: "sidecar-key-shared", Host: h, Want: "a key of its own", Got: "that of host " + first, Evidence: string(keyKey(h)),
+				Message: fmt.Sprintf("hosts %s and %s have one sidecar key: either could sign for the other", first, h),
+				Hint:    "one root for two hosts: give each its own deploy.hosts root; one image for both: remove etc/sidecar.key and .pub below the root of " + h + ", then narwhal gate run --again B"})
+		} else {
+			owner[k.Public] = h
 		}
 	}
 	return out

@@ -47,7 +47,7 @@ func TestJudge(t *testing.T) {
 		for _, h := range []string{"h1", "h2"} {
 			out[releaseKey(h)] = Switched{Self: rel.SHA256, Current: rel.SHA256, Previous: "none"}
 			out[filesKey(h)] = RoleFiles{Role: roleOf(f, h), Digest: "d"}
-			out[keyKey(h)] = Key{Public: "pem", SHA256: "s"}
+			out[keyKey(h)] = Key{Public: "pem of " + h, SHA256: "s"}
 		}
 		return out
 	}
@@ -70,6 +70,7 @@ func TestJudge(t *testing.T) {
 			e[filesKey("h2")] = RoleFiles{Role: r}
 		}, []string{"role-differs@h2"}},
 		"no key":           {func(e map[record.Key]any) { e[keyKey("h1")] = Key{} }, []string{"sidecar-key-missing@h1"}},
+		"one key":          {func(e map[record.Key]any) { e[keyKey("h2")] = e[keyKey("h1")] }, []string{"sidecar-key-shared@h2"}},
 		"missing evidence": {func(e map[record.Key]any) { clear(e) }, nil}, // the runner's to report
 	} {
 		e := good()

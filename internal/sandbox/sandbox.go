@@ -37,6 +37,8 @@ type Config struct {
 	Hosts int // 0 = DefaultHosts
 	// Operator is the signing key's path relative to Dir; the caller makes the key.
 	Operator string
+	// Tune, unless nil, changes how a host's SSH server is set up.
+	Tune func(Host, *loopback.Config)
 	// Secrets are environment variables given to every engine by reference (env:NAME).
 	Secrets []string
 }
@@ -100,7 +102,7 @@ func Up(cfg Config) (*Sandbox, error) {
 		return nil, err
 	}
 	for i := range s.Hosts {
-		if err := s.start(&s.Hosts[i], user); err != nil {
+		if err := s.start(cfg, &s.Hosts[i], user); err != nil {
 			return nil, errors.Join(err, s.close())
 		}
 	}
@@ -131,7 +133,7 @@ func plan(dir string, n int) ([]Host, error) {
 	return hosts, nil
 }
 
-func (s *Sandbox) start(h *Host, user loopback.Key) error {
+func (s *Sandbox) start(cfg Config, h *Host, user loopback.Key) error {
 	if err := os.MkdirAll(h.Home, 0o700); err != nil {
 		return fmt.Errorf("start host %s: %w", h.ID, err)
 	}
@@ -139,9 +141,13 @@ func (s *Sandbox) start(h *Host, user loopback.Key) error {
 	if err != nil {
 		return err
 	}
-	srv, err := loopback.Start(loopback.Config{
+	server := loopback.Config{
 		Root: h.Home, HostKey: key.Private, Authorized: []string{user.Public}, Listen: fmt.Sprintf("127.0.0.1:%d", h.Ports.SSH), Mark: mark(s.Dir, h.ID),
-	})
+	}
+	if cfg.Tune != nil {
+		cfg.Tune(*h, &server)
+	}
+	srv, err := loopback.Start(server)
 	if err != nil {
 		return fmt.Errorf("start host %s: %w", h.ID, err)
 	}

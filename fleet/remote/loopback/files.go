@@ -33,6 +33,7 @@ func (h *files) open(r *sftp.Request, flags int) (*quotaFile, error) {
 			flags |= flag
 		}
 	}
+	h.server.see("write", r.Filepath, "")
 	f, err := os.OpenFile(r.Filepath, flags, 0o644)
 	if err != nil {
 		return nil, err
@@ -55,6 +56,7 @@ func (f *quotaFile) WriteAt(b []byte, off int64) (int, error) {
 
 // Filecmd changes names and attributes.
 func (h *files) Filecmd(r *sftp.Request) error {
+	h.server.see(r.Method, r.Filepath, r.Target)
 	switch r.Method {
 	case "Setstat":
 		return setstat(r)
@@ -78,7 +80,10 @@ func (h *files) Filecmd(r *sftp.Request) error {
 }
 
 // PosixRename replaces the target.
-func (h *files) PosixRename(r *sftp.Request) error { return os.Rename(r.Filepath, r.Target) }
+func (h *files) PosixRename(r *sftp.Request) error {
+	h.server.see("Rename", r.Filepath, r.Target)
+	return os.Rename(r.Filepath, r.Target)
+}
 
 func setstat(r *sftp.Request) error {
 	flags, attrs := r.AttrFlags(), r.Attributes()

@@ -38,8 +38,26 @@ type Config struct {
 	// Mark tags the server's processes in their environment, so that a later server with the
 	// same mark finds them again; "" makes a random one.
 	Mark string
+	// Shell is the account's login shell, run as SHELL -c COMMAND; "" is /bin/sh.
+	Shell string
+	// Seen, unless nil, is told each command and each change of files before it happens,
+	// from several goroutines at once.
+	Seen func(Act)
 	// MaxSessions a connection; 0 is the constant of that name.
 	MaxSessions int
+}
+
+// Act is something that a client made the server do.
+type Act struct {
+	Kind string // exec, write, or the name of the SFTP request that changes files
+	// Text is the command, or the path; Target is the second path of requests that have two.
+	Text, Target string
+}
+
+func (s *Server) see(kind, text, target string) {
+	if s.cfg.Seen != nil {
+		s.cfg.Seen(Act{kind, text, target})
+	}
 }
 
 // Server is one SSH server. Its methods may be called concurrently.
@@ -99,6 +117,9 @@ func (s *Server) prepare() error {
 		var b [12]byte
 		_, _ = rand.Read(b[:])
 		s.cfg.Mark = hex.EncodeToString(b[:])
+	}
+	if s.cfg.Shell == "" {
+		s.cfg.Shell = "/bin/sh"
 	}
 	s.table.mark = markName + "=" + s.cfg.Mark
 	s.faults.space.Store(-1)

@@ -142,9 +142,10 @@ func (p *process) hangUp() {
 }
 
 func (s *Server) start(command string) (*process, error) {
-	cmd := exec.Command("/bin/sh", "-c", command)
+	s.see("exec", command, "")
+	cmd := exec.Command(s.cfg.Shell, "-c", command)
 	cmd.Dir = s.cfg.Root
-	cmd.Env = append([]string{"PATH=" + searchPath, "HOME=" + s.cfg.Root, "LANG=C", "SHELL=/bin/sh", s.table.mark}, s.cfg.Env...)
+	cmd.Env = append([]string{"PATH=" + searchPath, "HOME=" + s.cfg.Root, "LANG=C", "SHELL=" + s.cfg.Shell, s.table.mark}, s.cfg.Env...)
 	cmd.SysProcAttr = &syscall.SysProcAttr{Setpgid: true}
 	var near, far [3]*os.File
 	for i := range near {
