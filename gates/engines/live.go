@@ -93,9 +93,10 @@ func live(ctx context.Context, q LiveRequest) (Live, error) {
 	asking, stop := context.WithCancel(ctx)
 	answers := make(chan answer)
 	gone := make(chan struct{})
+	begun := out // the watch writes out meanwhile
 	go func() {
 		defer close(gone)
-		askOn(asking, client, q, out, answers)
+		askOn(asking, client, q, begun, answers)
 	}()
 	err = w.until(ctx, answers, &out)
 	stop()
