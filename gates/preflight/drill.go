@@ -6,6 +6,7 @@ import (
 	"fmt"
 	"time"
 
+	"github.com/narwhal-fleet/narwhal/internal/pause"
 	"github.com/narwhal-fleet/narwhal/runtime/engine"
 )
 
@@ -96,8 +97,8 @@ func abort(ctx context.Context, q DrillRequest) (Aborted, error) {
 		if time.Since(begin) > abortWithin {
 			return out, nil
 		}
-		if err := pause(ctx, abortPoll); err != nil {
-			return out, err
+		if !pause.For(ctx, abortPoll) {
+			return out, ctx.Err()
 		}
 	}
 }
@@ -155,8 +156,8 @@ func expire(ctx context.Context, q DrillRequest) (Expired, error) {
 		if out.Seconds > q.LimitS {
 			return out, nil
 		}
-		if err := pause(ctx, min(leasePoll, time.Duration(q.LimitS/20*float64(time.Second)))); err != nil {
-			return out, err
+		if !pause.For(ctx, min(leasePoll, time.Duration(q.LimitS/20*float64(time.Second)))) {
+			return out, ctx.Err()
 		}
 	}
 }
@@ -167,16 +168,4 @@ func (p *prober) state(ctx context.Context, d engine.Dialect) (engine.State, err
 		return engine.State{}, err
 	}
 	return d.State(s)
-}
-
-// pause waits unless ctx ends first.
-func pause(ctx context.Context, d time.Duration) error {
-	t := time.NewTimer(d)
-	defer t.Stop()
-	select {
-	case <-ctx.Done():
-		return ctx.Err()
-	case <-t.C:
-		return nil
-	}
 }

@@ -4,6 +4,8 @@ import (
 	"context"
 	"sync"
 	"time"
+
+	"github.com/narwhal-fleet/narwhal/internal/pause"
 )
 
 // openLoop sends every request at its moment, whatever became of those before.
@@ -72,7 +74,7 @@ func (r *run) closedLoop(ctx, lasting context.Context) []Row {
 				r.offer(lasting, &rows[i], due)
 				r.told(rows[i])
 				if !rows[i].Completed {
-					pause(ctx, refusedPause)
+					pause.For(ctx, refusedPause)
 				}
 			}
 		})
@@ -84,12 +86,3 @@ func (r *run) closedLoop(ctx, lasting context.Context) []Row {
 // refusedPause is how long a client of a closed loop waits after a request that did not
 // complete: what is turned away at once must not become a flood.
 const refusedPause = 100 * time.Millisecond
-
-func pause(ctx context.Context, d time.Duration) {
-	t := time.NewTimer(d)
-	defer t.Stop()
-	select {
-	case <-t.C:
-	case <-ctx.Done():
-	}
-}

@@ -12,6 +12,7 @@ import (
 	"time"
 
 	"github.com/narwhal-fleet/narwhal/internal/atomicfile"
+	"github.com/narwhal-fleet/narwhal/internal/pause"
 	"github.com/narwhal-fleet/narwhal/runtime/journal"
 )
 
@@ -142,7 +143,7 @@ func (m *measured) keepJournal(ctx context.Context, w *window, rows []Row) error
 		}
 	}
 	path := filepath.Join(m.dir, fileJournal)
-	for end := time.Now().Add(journalWithin); ; pause(ctx, 200*time.Millisecond) {
+	for end := time.Now().Add(journalWithin); ; pause.For(ctx, 200*time.Millisecond) {
 		found, err := m.copyWindow(path, w)
 		switch {
 		case errors.Is(err, errReplaced):

@@ -9,6 +9,8 @@ import (
 	"net/http"
 	"strings"
 	"time"
+
+	"github.com/narwhal-fleet/narwhal/internal/pause"
 )
 
 // Sample is one look at a router: state, metrics, state again. Run is empty when the two
@@ -156,7 +158,7 @@ func (r *Router) drained(ctx context.Context, within time.Duration) (look, bool)
 		if ctx.Err() != nil || l.Error != "" || !time.Now().Before(end) {
 			return l, false
 		}
-		pause(ctx, 200*time.Millisecond)
+		pause.For(ctx, 200*time.Millisecond)
 	}
 }
 

@@ -102,6 +102,23 @@ func (x *Index) Judge(believed, held int) {
 	}
 }
 
+// Told settles what a prefill showed of the engine's cache: it held so many tokens of a prompt of
+// which it had been sent others before, within some for rounding. Of an engine that had clearly less
+// the rest of the chain is forgotten, from a chunk on, and less is believed from now on: others
+// use its cache too, or it has none.
+func (x *Index) Told(c Chain, sent, held, rounding, from int) {
+	x.Judge(sent, held)
+	if held+max(rounding, sent/4) < sent {
+		x.Trim(c, from)
+		x.Shrink()
+		return
+	}
+	if held > 0 {
+		x.Grow()
+	}
+	x.Add(c)
+}
+
 // Trust is the part of what is believed that the engine has shown to hold lately, 1 at first.
 // Prices rest on that part: on all of it, one engine that had lost many heads would get their
 // prompts all the same, each priced as a short tail, and a queue that nobody saw.

@@ -176,9 +176,7 @@ func cachedIn(answer []byte) int {
 }
 
 // shown compares what an engine says that it had of the prompt it prefilled with what it was
-// believed to have. Of an engine that had clearly less the rest is forgotten, and less is
-// believed from now on: others use its cache too, or it has none. One that does not tell (-1)
-// has the prompt now.
+// sent before. One that does not tell (-1) has the prompt now.
 func (o *owner) shown(l *claim, had int) {
 	n, p := l.p, l.prompt
 	if p == nil || n.cacheLife != l.lifeP {
@@ -191,15 +189,5 @@ func (o *owner) shown(l *claim, had int) {
 	had = min(had, l.input)
 	n.believed += l.given
 	n.confirmed += min(had, l.given)
-	n.prefixes.Judge(l.given, had)
-	slack := max(2*p.tokens(1, l.input, 1), l.given/4)
-	if had+slack < l.given {
-		n.prefixes.Trim(p.chain, p.chunks(had, l.input))
-		n.prefixes.Shrink()
-		return
-	}
-	if had > 0 {
-		n.prefixes.Grow()
-	}
-	n.prefixes.Add(p.chain)
+	n.prefixes.Told(p.chain, l.given, had, 2*p.tokens(1, l.input, 1), p.chunks(had, l.input))
 }

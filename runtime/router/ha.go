@@ -6,6 +6,7 @@ import (
 	"fmt"
 	"time"
 
+	"github.com/narwhal-fleet/narwhal/internal/pause"
 	"github.com/narwhal-fleet/narwhal/runtime/router/lease"
 	"github.com/narwhal-fleet/narwhal/runtime/router/standby"
 )
@@ -157,7 +158,7 @@ func (r *Router) Open(k *lease.Keeper) {
 // nobody would serve at all.
 func (r *Router) reclaim(held time.Duration) {
 	wait := max(0, held) + standby.Unwanted*r.set.renew()
-	for rest(r.watching, wait) {
+	for pause.For(r.watching, wait) {
 		wait = standby.Unwanted * r.set.renew()
 		degraded := false
 		r.own.do(func() { degraded = r.own.degraded != "" })
@@ -186,13 +187,13 @@ func (r *Router) reclaim(held time.Duration) {
 
 // unclaimed shows why a fenced router could not claim, and returns when it tries again: after
 // a holder's time and the usual pause, at the pace of renewals where no document names one.
-func (r *Router) unclaimed(err error, pause time.Duration) time.Duration {
+func (r *Router) unclaimed(err error, next time.Duration) time.Duration {
 	why := standby.BlockUnavailable(err)
 	var by *lease.HeldError
 	if errors.As(err, &by) {
-		why, pause = standby.BlockHeld, max(0, time.Until(by.ExpiresAt))+pause
+		why, next = standby.BlockHeld, max(0, time.Until(by.ExpiresAt))+next
 		if d, err := r.set.HA.Lease.Look(r.watching); err == nil && !d.Stored() {
-			pause = r.set.renew()
+			next = r.set.renew()
 		}
 	}
 	var before string
@@ -201,7 +202,7 @@ func (r *Router) unclaimed(err error, pause time.Duration) time.Duration {
 		r.set.Logger.Error("router is fenced", "reason", why)
 		r.Block(why)
 	}
-	return pause
+	return next
 }
 
 func (r *Router) giveBackLease(k *lease.Keeper) error {

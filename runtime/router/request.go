@@ -14,6 +14,7 @@ import (
 	"strings"
 	"time"
 
+	"github.com/narwhal-fleet/narwhal/internal/pause"
 	"github.com/narwhal-fleet/narwhal/runtime/control"
 	"github.com/narwhal-fleet/narwhal/runtime/engine"
 	"github.com/narwhal-fleet/narwhal/runtime/journal"
@@ -345,7 +346,7 @@ func (q *request) path() string {
 
 // pause waits before a retry; nothing when it need not.
 func (q *request) pause(wait time.Duration) *failure {
-	if wait <= 0 || rest(q.ctx, wait) {
+	if wait <= 0 || pause.For(q.ctx, wait) {
 		return nil
 	}
 	return ended(context.Cause(q.ctx))

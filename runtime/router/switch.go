@@ -5,6 +5,7 @@ import (
 	"fmt"
 	"time"
 
+	"github.com/narwhal-fleet/narwhal/internal/pause"
 	"github.com/narwhal-fleet/narwhal/runtime/control"
 	"github.com/narwhal-fleet/narwhal/runtime/engine"
 	"github.com/narwhal-fleet/narwhal/runtime/model"
@@ -54,7 +55,7 @@ func (r *Router) switchRole(n *node, m control.Move) {
 			r.set.Logger.Warn("role not switched", "engine", n.id, "reason", got.Message)
 			return
 		}
-		if !rest(ctx, switchPause) {
+		if !pause.For(ctx, switchPause) {
 			return
 		}
 	}
@@ -70,21 +71,9 @@ func (r *Router) idle(ctx context.Context, n *node) bool {
 		if idle {
 			return true
 		}
-		if !rest(ctx, switchPause) {
+		if !pause.For(ctx, switchPause) {
 			return false
 		}
-	}
-}
-
-// rest waits; false when ctx ended first.
-func rest(ctx context.Context, d time.Duration) bool {
-	t := time.NewTimer(d)
-	defer t.Stop()
-	select {
-	case <-t.C:
-		return true
-	case <-ctx.Done():
-		return false
 	}
 }
 

@@ -102,24 +102,13 @@ func (w *world) sent(j *job) int {
 	return headChunk * j.p.belief.Match(w.chain(j.head))
 }
 
-// shown settles what a prefill told of the engine's cache, by the rule of the router: of an
-// engine that had clearly less than was believed the rest is forgotten, and less is believed.
+// shown settles what a prefill told of the engine's cache.
 func (w *world) shown(j *job) {
 	if j.p.cache == nil || j.head.Family == 0 {
 		return
 	}
 	j.p.cache.keep(j.head)
-	c, x := w.chain(j.head), &j.p.belief
-	x.Judge(j.sent, j.hit)
-	if slack := max(2*headChunk, j.sent/4); j.hit+slack < j.sent {
-		x.Trim(c, j.hit/headChunk)
-		x.Shrink()
-		return
-	}
-	if j.hit > 0 {
-		x.Grow()
-	}
-	x.Add(c)
+	j.p.belief.Told(w.chain(j.head), j.sent, j.hit, 2*headChunk, j.hit/headChunk)
 }
 
 // kept notes that an engine has answered a prompt, and has it.

@@ -48,8 +48,12 @@ func (a *alive) try() (bool, error) {
 	return true, nil
 }
 
-// hold takes the lock if it can and names the term there.
+// hold takes the lock if it can and names the term there. A lock on a file that is no longer at
+// the path keeps nobody out: the one that is there now is taken instead, made if absent.
 func (a *alive) hold(holder string, epoch int64) error {
+	if a.f != nil && !isAt(a.f, a.path) {
+		a.drop()
+	}
 	got, err := a.try()
 	if err != nil {
 		return fmt.Errorf("hold %s: %w", a.path, err)
@@ -132,10 +136,16 @@ func (a *alive) drop() {
 }
 
 func inode(f *os.File) uint64 {
-	if info, err := f.Stat(); err == nil {
-		if s, ok := info.Sys().(*syscall.Stat_t); ok {
-			return s.Ino
-		}
+	info, err := f.Stat()
+	if err != nil {
+		return 0
+	}
+	return inodeOf(info)
+}
+
+func inodeOf(info os.FileInfo) uint64 {
+	if s, ok := info.Sys().(*syscall.Stat_t); ok {
+		return s.Ino
 	}
 	return 0
 }

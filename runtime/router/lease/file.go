@@ -130,9 +130,7 @@ func (l *File) Claim(ctx context.Context) (t Term, err error) {
 // put names the holder in the alive file, then in the lease.
 func (l *File) put(epoch int64, now time.Time) (Term, error) {
 	if l.proof {
-		if l.why = l.alive.renew(); l.why == nil {
-			l.why = l.alive.hold(l.o.Holder, epoch)
-		}
+		l.why = l.alive.hold(l.o.Holder, epoch)
 	}
 	d := Make(l.o.Holder, epoch, now, l.o.TTL)
 	if err := atomicfile.Write(l.o.Path, d.Encode(), 0o600); err != nil {

@@ -51,11 +51,11 @@ func (l *File) replaceLock(jammed uint64) bool {
 	return os.Remove(path) == nil && os.Remove(turn.Name()) == nil
 }
 
+// inodeAt is 0 where no file is.
 func inodeAt(path string) uint64 {
-	f, err := openLock(path)
+	info, err := os.Lstat(path)
 	if err != nil {
 		return 0
 	}
-	defer f.Close()
-	return inode(f)
+	return inodeOf(info)
 }

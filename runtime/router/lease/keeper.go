@@ -7,6 +7,8 @@ import (
 	"sync"
 	"sync/atomic"
 	"time"
+
+	"github.com/narwhal-fleet/narwhal/internal/pause"
 )
 
 // ErrStopped is the loss of a term whose holder chose to renew no more.
@@ -130,7 +132,11 @@ func (k *Keeper) renew(ctx context.Context, t Term) (Term, error) {
 	ctx, cancel := context.WithDeadline(ctx, t.ValidUntil)
 	defer cancel()
 	next, err := k.lease.Renew(ctx, t)
-	told := false
+	if err != nil && !errors.Is(err, ErrLost) && ctx.Err() == nil {
+		for _, tell := range k.fails {
+			tell(err)
+		}
+	}
 	for cause := err; err != nil; next, err = k.lease.Renew(ctx, t) {
 		if ctx.Err() == nil {
 			cause = err
@@ -138,13 +144,7 @@ func (k *Keeper) renew(ctx context.Context, t Term) (Term, error) {
 		if errors.Is(err, ErrLost) {
 			return Term{}, err
 		}
-		for _, tell := range k.fails {
-			if !told && ctx.Err() == nil {
-				tell(err)
-			}
-		}
-		told = true
-		if !rest(ctx, renewPause) {
+		if !pause.For(ctx, renewPause) {
 			return Term{}, cause
 		}
 	}
@@ -152,16 +152,4 @@ func (k *Keeper) renew(ctx context.Context, t Term) (Term, error) {
 		return Term{}, fmt.Errorf("renew lease: took longer than local validity: %w", ErrLost)
 	}
 	return next, nil
-}
-
-// rest reports whether the whole pause passed.
-func rest(ctx context.Context, pause time.Duration) bool {
-	t := time.NewTimer(pause)
-	defer t.Stop()
-	select {
-	case <-t.C:
-		return ctx.Err() == nil
-	case <-ctx.Done():
-		return false
-	}
 }

@@ -147,17 +147,3 @@ func (a *alive) unclaimed(t Term) bool {
 	free, err := tryLock(f) // closing the file gives it back
 	return err == nil && free
 }
-
-// renew takes the file that is at the path now, made if absent, when the locked one is not there
-// any more: a lock on what no path names keeps nobody out.
-func (a *alive) renew() error {
-	if a.f == nil || isAt(a.f, a.path) {
-		return nil
-	}
-	name := a.name
-	a.drop()
-	if err := a.hold(name.Holder, name.Epoch); err != nil {
-		return fmt.Errorf("renew lock: %w", err)
-	}
-	return nil
-}

@@ -9,6 +9,7 @@ import (
 	"sync"
 	"time"
 
+	"github.com/narwhal-fleet/narwhal/internal/pause"
 	"github.com/narwhal-fleet/narwhal/runtime/router/lease"
 )
 
@@ -116,7 +117,7 @@ func (s *Standby) pounce(ctx context.Context) (opened bool, err error) {
 		if opened || err != nil || !held || wait > s.o.Interval {
 			return opened, err
 		}
-		if !sleep(ctx, wait) {
+		if !pause.For(ctx, wait) {
 			return false, ctx.Err()
 		}
 	}

@@ -7,6 +7,8 @@ import (
 	"sync/atomic"
 	"syscall"
 	"time"
+
+	"github.com/narwhal-fleet/narwhal/internal/pause"
 )
 
 type dialer func(ctx context.Context, network, address string) (net.Conn, error)
@@ -87,12 +89,12 @@ func (w *witness) run(ctx context.Context) {
 // another reason. A process that is being ended may still accept for a moment, or reset a
 // connection that its closing listener had half accepted.
 func (w *witness) refused(ctx context.Context) bool {
-	for pause := time.Millisecond; ; pause = min(2*pause, w.limit) {
+	for wait := time.Millisecond; ; wait = min(2*wait, w.limit) {
 		err := w.listen(ctx)
 		if errors.Is(err, syscall.ECONNREFUSED) {
 			return true
 		}
-		if !errors.Is(err, errEnded) && !errors.Is(err, syscall.ECONNRESET) || !sleep(ctx, pause) {
+		if !errors.Is(err, errEnded) && !errors.Is(err, syscall.ECONNRESET) || !pause.For(ctx, wait) {
 			return false
 		}
 	}
@@ -115,16 +117,4 @@ func (w *witness) listen(ctx context.Context) error {
 		return errEnded
 	}
 	return nil
-}
-
-// sleep waits; false when ctx ended first.
-func sleep(ctx context.Context, d time.Duration) bool {
-	t := time.NewTimer(d)
-	defer t.Stop()
-	select {
-	case <-ctx.Done():
-		return false
-	case <-t.C:
-		return true
-	}
 }

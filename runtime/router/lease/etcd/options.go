@@ -17,11 +17,10 @@ import (
 
 // Limits of this package.
 const (
-	dialLimit    = 5 * time.Second       // for the first authentication
-	retryPause   = 50 * time.Millisecond // between attempts of one renewal
-	cleanupLimit = time.Second           // for giving back what a failed claim may have left
-	maxMessage   = 64 << 10              // bytes of one answer
-	maxPEM       = 1 << 20               // bytes of a certificate or key file
+	dialLimit    = 5 * time.Second // for the first authentication
+	cleanupLimit = time.Second     // for giving back what a failed claim may have left
+	maxMessage   = 64 << 10        // bytes of one answer
+	maxPEM       = 1 << 20         // bytes of a certificate or key file
 )
 
 // Options configure a Store.

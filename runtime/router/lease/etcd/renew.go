@@ -12,31 +12,16 @@ import (
 	"github.com/narwhal-fleet/narwhal/runtime/router/lease"
 )
 
-// Renew implements lease.Lease. What fails for another reason than a lost lease is tried
-// again until local validity would be over, since etcd elects a new leader meanwhile.
+// Renew implements lease.Lease. A third of the local validity leaves room for other endpoints and
+// for the Keeper, which tries again what fails for another reason than a lost lease: etcd may
+// elect a new leader meanwhile.
 func (s *Store) Renew(ctx context.Context, t lease.Term) (lease.Term, error) {
 	if t.Holder != s.o.Holder {
 		return lease.Term{}, fmt.Errorf("renew lease: %w", lease.ErrLost)
 	}
-	ctx, cancel := context.WithTimeout(ctx, s.o.TTL-s.o.Margin)
+	ctx, cancel := context.WithTimeout(ctx, (s.o.TTL-s.o.Margin)/3)
 	defer cancel()
-	for {
-		// A third of the time leaves room for other endpoints.
-		attempt, cancel := context.WithTimeout(ctx, (s.o.TTL-s.o.Margin)/3)
-		next, err := s.extend(attempt, t)
-		cancel()
-		var bad *lease.MalformedError
-		if err == nil || errors.Is(err, lease.ErrLost) || errors.As(err, &bad) || ctx.Err() != nil {
-			return next, err
-		}
-		pause := time.NewTimer(retryPause)
-		select {
-		case <-ctx.Done():
-			pause.Stop()
-			return lease.Term{}, err
-		case <-pause.C:
-		}
-	}
+	return s.extend(ctx, t)
 }
 
 // extend renews once.
