@@ -2,35 +2,17 @@ package hardware
 
 import (
 	"fmt"
-	"os"
 	"path/filepath"
 	"slices"
 	"strings"
 	"testing"
 	"unicode"
 
-	"github.com/narwhal-fleet/narwhal/gates/discover/answer"
+	"github.com/narwhal-fleet/narwhal/gates/discover/answer/answertest"
 )
 
-func linesOf(s string) []string {
-	var out []string
-	for l := range strings.Lines(s) {
-		out = append(out, strings.TrimSpace(answer.Printable(l)))
-	}
-	return out
-}
-
-func recorded(t testing.TB, name string) []string {
-	t.Helper()
-	b, err := os.ReadFile(filepath.Join("testdata", name))
-	if err != nil {
-		t.Fatal(err)
-	}
-	return linesOf(string(b))
-}
-
 func TestPCI(t *testing.T) {
-	fs := ParsePCI(recorded(t, "pci-dgx.txt"))
+	fs := ParsePCI(answertest.Recorded(t, "pci-dgx.txt"))
 	if len(fs) != 5 || fs[1].Vendor != "15b3" || fs[4].NUMA != -1 || fs[2].Width != 8 || fs[2].WidthMax != 16 || fs[0].Speed != "32.0 GT/s" {
 		t.Fatalf("%+v", fs)
 	}
@@ -43,7 +25,7 @@ func TestPCI(t *testing.T) {
 		}
 	}
 	for _, bad := range []string{"", "x|y", "0000:18:00.0|0x03|x|||||||", "../../etc|0x030200|0x10de|0x2330|0|16|16|||", strings.Repeat("|", 9)} {
-		if got := ParsePCI(linesOf(bad)); len(got) != 0 {
+		if got := ParsePCI(answertest.Lines(bad)); len(got) != 0 {
 			t.Errorf("%q is %+v", bad, got)
 		}
 	}
@@ -53,7 +35,7 @@ func TestPCI(t *testing.T) {
 }
 
 func TestRDMA(t *testing.T) {
-	r := ParseRDMA(recorded(t, "rdma-roce.txt"))
+	r := ParseRDMA(answertest.Recorded(t, "rdma-roce.txt"))
 	if len(r) != 2 || r[0].Firmware != "28.42.1000" || r[0].Bus != "0000:1a:00.0" || r[1].NUMA != 1 {
 		t.Fatalf("%+v", r)
 	}
@@ -63,38 +45,38 @@ func TestRDMA(t *testing.T) {
 	if p := r[1].Ports[0]; p.State != "DOWN" || p.RoCEv2() != nil {
 		t.Errorf("%+v", p)
 	}
-	if i := ParseRDMA(recorded(t, "rdma-ib.txt")); i[0].Ports[0].Layer != "InfiniBand" || i[0].Ports[0].Gbps != 200 {
+	if i := ParseRDMA(answertest.Recorded(t, "rdma-ib.txt")); i[0].Ports[0].Layer != "InfiniBand" || i[0].Ports[0].Gbps != 200 {
 		t.Errorf("%+v", i)
 	}
 	for _, bad := range []string{"", "port 1|4: ACTIVE|||Ethernet|", "gid 0|::1|x|", "device ../x|||||", "device a|b"} {
-		if got := ParseRDMA(linesOf(bad)); len(got) != 0 {
+		if got := ParseRDMA(answertest.Lines(bad)); len(got) != 0 {
 			t.Errorf("%q is %+v", bad, got)
 		}
 	}
-	if p := ParseRDMA(linesOf("device a|||||\nport 1|aktiv|x|fast|Ethernet|\ngid x|::1||\ngid 1|weg||\ngid 2|0000:0000:0000:0000:0000:0000:0000:0000|RoCE v2|"))[0].Ports[0]; p.State != "" || p.Gbps != 0 || p.GIDs != nil {
+	if p := ParseRDMA(answertest.Lines("device a|||||\nport 1|aktiv|x|fast|Ethernet|\ngid x|::1||\ngid 1|weg||\ngid 2|0000:0000:0000:0000:0000:0000:0000:0000|RoCE v2|"))[0].Ports[0]; p.State != "" || p.Gbps != 0 || p.GIDs != nil {
 		t.Errorf("%+v", p)
 	}
 }
 
 func TestDevinfo(t *testing.T) {
-	if d := ParseDevinfo(recorded(t, "devinfo-rxe.txt")); len(d) != 1 || d[0].Ports[0].State != "ACTIVE" || d[0].Ports[0].Layer != "" {
+	if d := ParseDevinfo(answertest.Recorded(t, "devinfo-rxe.txt")); len(d) != 1 || d[0].Ports[0].State != "ACTIVE" || d[0].Ports[0].Layer != "" {
 		t.Errorf("%+v", d)
 	}
-	c := ParseDevinfo(recorded(t, "devinfo-cx7.txt"))
+	c := ParseDevinfo(answertest.Recorded(t, "devinfo-cx7.txt"))
 	if len(c) != 2 || c[0].Firmware != "28.42.1000" || c[0].Board != "MT_0000000838" || c[0].Ports[0].Layer != "Ethernet" || c[1].Name != "mlx5_3" || c[1].Ports != nil {
 		t.Errorf("%+v", c)
 	}
-	if d := ParseDevinfo(recorded(t, "devinfo-down.txt")); d[0].Ports[0].State != "DOWN" {
+	if d := ParseDevinfo(answertest.Recorded(t, "devinfo-down.txt")); d[0].Ports[0].State != "DOWN" {
 		t.Errorf("%+v", d)
 	}
-	b := ParseDevinfo(recorded(t, "devinfo-bnxt.txt"))
+	b := ParseDevinfo(answertest.Recorded(t, "devinfo-bnxt.txt"))
 	if p := b[0].Ports[0]; len(p.GIDs) != 4 || !slices.Equal(p.RoCEv2(), []int{3}) || p.Phys != "LINK_UP" {
 		t.Errorf("%+v", b)
 	}
-	if d := ParseDevinfo(linesOf("No IB devices found")); d != nil {
+	if d := ParseDevinfo(answertest.Lines("No IB devices found")); d != nil {
 		t.Errorf("%+v", d)
 	}
-	if got := Unseen(ParseRDMA(recorded(t, "rdma-roce.txt")), c); !slices.Equal(got, []string{"mlx5_12"}) {
+	if got := Unseen(ParseRDMA(answertest.Recorded(t, "rdma-roce.txt")), c); !slices.Equal(got, []string{"mlx5_12"}) {
 		t.Errorf("unseen %v", got)
 	}
 }
@@ -105,10 +87,10 @@ func FuzzParse(f *testing.F) {
 		f.Fatal(names, err)
 	}
 	for _, n := range names {
-		f.Add(strings.Join(recorded(f, filepath.Base(n)), "\n"))
+		f.Add(strings.Join(answertest.Recorded(f, filepath.Base(n)), "\n"))
 	}
 	f.Fuzz(func(t *testing.T, s string) {
-		lines := linesOf(s)
+		lines := answertest.Lines(s)
 		pci, nodes, rdma, info := ParsePCI(lines), ParseNodes(lines), ParseRDMA(lines), ParseDevinfo(lines)
 		for i := range pci {
 			if pci[i].NUMA < -1 || !addressRE.MatchString(pci[i].Address) || Between(pci[i], pci[0]) != Between(pci[0], pci[i]) {

@@ -3,31 +3,13 @@ package network
 import (
 	"fmt"
 	"net/netip"
-	"os"
 	"path/filepath"
 	"strings"
 	"testing"
 	"unicode"
 
-	"github.com/narwhal-fleet/narwhal/gates/discover/answer"
+	"github.com/narwhal-fleet/narwhal/gates/discover/answer/answertest"
 )
-
-func linesOf(s string) []string {
-	var out []string
-	for l := range strings.Lines(s) {
-		out = append(out, strings.TrimSpace(answer.Printable(l)))
-	}
-	return out
-}
-
-func recorded(t testing.TB, name string) []string {
-	t.Helper()
-	b, err := os.ReadFile(filepath.Join("testdata", name))
-	if err != nil {
-		t.Fatal(err)
-	}
-	return linesOf(string(b))
-}
 
 func TestLinks(t *testing.T) {
 	ls := ParseLinks([]string{"eth1|9000|up|1|400000|full|bond0|0000:1a:00.0|0", "lo|65536|unknown|1||||virtual|", "eth2|1500|down|0|-1|unknown|||-1", "eth3|x|\x07|2|fast|full duplex|a/b||99999", "bad", "|1|up|1||||", "a b|1|up|1|||||"})
@@ -58,16 +40,16 @@ func TestAddresses(t *testing.T) {
 }
 
 func TestRoutes(t *testing.T) {
-	rs := ParseRoutes(recorded(t, "route-get.json"))
+	rs := ParseRoutes(answertest.Recorded(t, "route-get.json"))
 	r, ok := Way(rs, netip.MustParseAddr("198.51.100.1"))
 	if len(rs) != 2 || !ok || r.Dev != "eth1" || r.From.String() != "192.0.2.11" || r.Via.String() != "192.0.2.1" || rs[1].Kind != "local" {
 		t.Errorf("%+v", rs)
 	}
-	if rs := ParseRoutes(linesOf(`[{"type":"unreachable","dst":"192.0.2.9","dev":"lo"}] [{"dst":"192.0.2.8","dev":"a/b"}] [{"dst":"weg"}] [] [{"dst":"192.0.2.7","dev":"eth0"}] RTNETLINK answers: x [{"dst":"192.0.2.6","dev":"eth0"}]`)); len(rs) != 2 || rs[0].Kind != "unreachable" || rs[1].To.String() != "192.0.2.7" {
+	if rs := ParseRoutes(answertest.Lines(`[{"type":"unreachable","dst":"192.0.2.9","dev":"lo"}] [{"dst":"192.0.2.8","dev":"a/b"}] [{"dst":"weg"}] [] [{"dst":"192.0.2.7","dev":"eth0"}] RTNETLINK answers: x [{"dst":"192.0.2.6","dev":"eth0"}]`)); len(rs) != 2 || rs[0].Kind != "unreachable" || rs[1].To.String() != "192.0.2.7" {
 		t.Errorf("%+v", rs)
 	}
-	for _, bad := range []string{"", "Object \"-j\" is unknown", "null", "{}", "[[[[[[", strings.Join(recorded(t, "route-bad.json"), "")} {
-		if rs := ParseRoutes(linesOf(bad)); len(rs) != 0 {
+	for _, bad := range []string{"", "Object \"-j\" is unknown", "null", "{}", "[[[[[[", strings.Join(answertest.Recorded(t, "route-bad.json"), "")} {
+		if rs := ParseRoutes(answertest.Lines(bad)); len(rs) != 0 {
 			t.Errorf("%q is %+v", bad, rs)
 		}
 	}
@@ -83,7 +65,7 @@ func TestBonds(t *testing.T) {
 		"bond-rr.txt":        "",
 		"bond-backup.txt":    `member ens1f1 is "down"`,
 	} {
-		bs := ParseBonds(recorded(t, file))
+		bs := ParseBonds(answertest.Recorded(t, file))
 		if len(bs) != 1 {
 			t.Fatalf("%s: %+v", file, bs)
 		}
@@ -91,12 +73,12 @@ func TestBonds(t *testing.T) {
 			t.Errorf("%s: %s, want %s", file, got, want)
 		}
 	}
-	healthy := strings.Join(recorded(t, "bond-rr.txt"), "\n")
+	healthy := strings.Join(answertest.Recorded(t, "bond-rr.txt"), "\n")
 	for name, in := range map[string]string{
 		`is ""`: strings.Replace(healthy, "MII Status: up", "MII-Zustand: an", 1), "has no member": strings.Split(healthy, "Slave")[0], "no member is active": strings.Replace(healthy, "load balancing (round-robin)", "fault-tolerance (active-backup)", 1),
 		`member eno2 is "going down"`: healthy[:strings.LastIndex(healthy, "MII Status: up")] + "MII Status: going down",
 	} {
-		if got := strings.Join(ParseBonds(linesOf(in))[0].Problems(), "; "); !strings.Contains(got, name) {
+		if got := strings.Join(ParseBonds(answertest.Lines(in))[0].Problems(), "; "); !strings.Contains(got, name) {
 			t.Errorf("%q lacks %q", got, name)
 		}
 	}
@@ -108,11 +90,11 @@ func FuzzParse(f *testing.F) {
 		f.Fatal(names, err)
 	}
 	for _, n := range names {
-		f.Add(strings.Join(recorded(f, filepath.Base(n)), "\n"))
+		f.Add(strings.Join(answertest.Recorded(f, filepath.Base(n)), "\n"))
 	}
 	f.Add("eth1|9000|up|1|400000|full|bond0|0000:1a:00.0|0\neth1 inet 192.0.2.11/24")
 	f.Fuzz(func(t *testing.T, s string) {
-		lines := linesOf(s)
+		lines := answertest.Lines(s)
 		links, bonds, addresses, routes := ParseLinks(lines), ParseBonds(lines), ParseAddresses(lines), ParseRoutes(lines)
 		for _, b := range bonds {
 			b.Problems()

@@ -9,27 +9,10 @@ import (
 	"testing"
 	"unicode"
 
-	"github.com/narwhal-fleet/narwhal/gates/discover/answer"
+	"github.com/narwhal-fleet/narwhal/gates/discover/answer/answertest"
 )
 
 // recorded are the lines of a recorded answer, as a section holds them.
-func recorded(t testing.TB, name string) []string {
-	t.Helper()
-	b, err := os.ReadFile(filepath.Join("testdata", name))
-	if err != nil {
-		t.Fatal(err)
-	}
-	return linesOf(string(b))
-}
-
-func linesOf(s string) []string {
-	var out []string
-	for l := range strings.Lines(s) {
-		out = append(out, strings.TrimSpace(answer.Printable(l)))
-	}
-	return out
-}
-
 func val(p *int64) string {
 	if p == nil {
 		return "?"
@@ -38,7 +21,7 @@ func val(p *int64) string {
 }
 
 func TestParseTable(t *testing.T) {
-	h := ParseTable(recorded(t, "query-h100.csv"))
+	h := ParseTable(answertest.Recorded(t, "query-h100.csv"))
 	if len(h.GPUs) != 3 || len(h.Said) != 0 {
 		t.Fatalf("%+v", h)
 	}
@@ -53,13 +36,13 @@ func TestParseTable(t *testing.T) {
 	if g := h.GPUs[2]; g.MIG != None || g.ECC != Unknown || g.Uncorrected != nil || g.Reasons != nil || len(g.Faults) != 3 {
 		t.Errorf("%+v", g)
 	}
-	if o := ParseTable(recorded(t, "query-466.csv")); len(o.GPUs) != 1 || o.GPUs[0].Persistence != Unknown || o.GPUs[0].MIG != Unknown || o.GPUs[0].Uncorrected != nil {
+	if o := ParseTable(answertest.Recorded(t, "query-466.csv")); len(o.GPUs) != 1 || o.GPUs[0].Persistence != Unknown || o.GPUs[0].MIG != Unknown || o.GPUs[0].Uncorrected != nil {
 		t.Errorf("columns that were not asked for: %+v", o)
 	}
 }
 
 func TestParseTableRefuses(t *testing.T) {
-	good := strings.Join(recorded(t, "query-h100.csv"), "\n")
+	good := strings.Join(answertest.Recorded(t, "query-h100.csv"), "\n")
 	for name, c := range map[string]struct {
 		in         string
 		gpus, said int
@@ -68,67 +51,67 @@ func TestParseTableRefuses(t *testing.T) {
 		"a message":              {"NVIDIA-SMI has failed because it couldn't communicate with the NVIDIA driver.", 0, 1},
 		"an unknown field":       {`Field "clocks_event_reasons.active" is not a valid field to query.`, 0, 1},
 		"no devices":             {"No devices were found", 0, 1},
-		"a lost GPU before":      {strings.Join(recorded(t, "lost.txt"), "\n") + "\n" + good, 3, 1},
+		"a lost GPU before":      {strings.Join(answertest.Recorded(t, "lost.txt"), "\n") + "\n" + good, 3, 1},
 		"no header":              {good[strings.Index(good, "\n")+1:], 0, 3},
-		"another first column":   {strings.Join(recorded(t, "query-471.csv"), "\n"), 0, 2},
-		"no UUID":                {strings.Join(recorded(t, "query-laptop.csv"), "\n"), 0, 1},
+		"another first column":   {strings.Join(answertest.Recorded(t, "query-471.csv"), "\n"), 0, 2},
+		"no UUID":                {strings.Join(answertest.Recorded(t, "query-laptop.csv"), "\n"), 0, 1},
 		"a cut row":              {good[:strings.LastIndex(good, ", [N/A]")], 2, 1},
 		"a hostile index":        {strings.Replace(good, "\n0, GPU", "\n-1, GPU", 1), 2, 1},
 		"a huge index":           {strings.Replace(good, "\n0, GPU", "\n99999999999999999999, GPU", 1), 2, 1},
 		"a UUID with a command":  {strings.Replace(good, "GPU-6f1c1b1e-0000-4c5e-9d5e-000000000001", "GPU-$(reboot)", 1), 2, 1},
 		"more rows than devices": {good + strings.Repeat("\n"+strings.Split(good, "\n")[1], 400), 256, maxSaid},
 	} {
-		got := ParseTable(linesOf(c.in))
+		got := ParseTable(answertest.Lines(c.in))
 		if len(got.GPUs) != c.gpus || len(got.Said) != c.said {
 			t.Errorf("%s: %d GPUs, said %q", name, len(got.GPUs), got.Said)
 		}
 	}
 	// Words of another language are no state, whatever they mean.
-	local := ParseTable(linesOf(strings.ReplaceAll(good, "Enabled", "Aktiviert")))
+	local := ParseTable(answertest.Lines(strings.ReplaceAll(good, "Enabled", "Aktiviert")))
 	if g := local.GPUs[0]; g.Persistence != Unknown || g.ECC != Unknown {
 		t.Errorf("%+v", g)
 	}
 }
 
 func TestParseLinks(t *testing.T) {
-	v := ParseLinks(recorded(t, "nvlink-v100.txt"))
+	v := ParseLinks(answertest.Recorded(t, "nvlink-v100.txt"))
 	if len(v) != 1 || len(v[0].Active) != 4 || !slices.Equal(v[0].Inactive, []int{3, 5}) || v[0].GBps != 25 {
 		t.Errorf("%+v", v)
 	}
-	a, g := ParseLinks(recorded(t, "nvlink-a100.txt")), ParseLinks(recorded(t, "nvlink-gb200.txt"))
+	a, g := ParseLinks(answertest.Recorded(t, "nvlink-a100.txt")), ParseLinks(answertest.Recorded(t, "nvlink-gb200.txt"))
 	if len(a) != 2 || len(a[0].Active) != 2 || a[0].GBps != 25 || len(g) != 2 || g[1].GBps != 53 || g[1].UUID != "GPU-39ac7bce-e3d6-b426-008e-fa47897c72d5" {
 		t.Errorf("%+v %+v", a, g)
 	}
-	if got := ParseLinks(linesOf("Link 0: 25 GB/s\n" + strings.Join(recorded(t, "nvlink-a100.txt"), "\n") + "\nLink 7: en veille\nLink 8: 1 GB/s")); len(got[1].Unknown) != 1 || got[1].GBps != 1 {
+	if got := ParseLinks(answertest.Lines("Link 0: 25 GB/s\n" + strings.Join(answertest.Recorded(t, "nvlink-a100.txt"), "\n") + "\nLink 7: en veille\nLink 8: 1 GB/s")); len(got[1].Unknown) != 1 || got[1].GBps != 1 {
 		t.Errorf("%+v", got)
 	}
 }
 
 func TestParseList(t *testing.T) {
-	got := ParseList(recorded(t, "list-535.txt"))
+	got := ParseList(answertest.Recorded(t, "list-535.txt"))
 	if len(got) != 2 || got[1] != (Slice{"GPU-7fdaf0a5-179b-f636-d15d-daf243e3ff16", "1g.10gb", "MIG-a25704ba-3a06-5299-a795-fd7cf4d13973"}) {
 		t.Errorf("%+v", got)
 	}
-	if got := ParseList(recorded(t, "list-535.txt")[1:]); got != nil {
+	if got := ParseList(answertest.Recorded(t, "list-535.txt")[1:]); got != nil {
 		t.Errorf("slices of no GPU: %+v", got)
 	}
 }
 
 func TestParseTopology(t *testing.T) {
-	h := ParseTopology(recorded(t, "topo-h100.txt"))
+	h := ParseTopology(answertest.Recorded(t, "topo-h100.txt"))
 	if len(h.Path) != 8 || h.Path["GPU0"]["GPU1"] != "NV6" || h.Path["GPU2"]["NIC2"] != "PIX" || h.Path["GPU2"]["NIC0"] != "SYS" || h.NIC["NIC1"] != "mlx5_1" || h.NUMA["GPU1"] != "1" || h.CPUs["GPU0"] != "6,14,22,30" {
 		t.Errorf("%+v", h)
 	}
-	g := ParseTopology(recorded(t, "topo-5090.txt"))
+	g := ParseTopology(answertest.Recorded(t, "topo-5090.txt"))
 	if g.Path["GPU0"]["GPU1"] != "PHB" || g.NUMA["GPU1"] != "0" || len(g.Path) != 2 {
 		t.Errorf("%+v", g)
 	}
-	m := ParseTopology(recorded(t, "topo-mlx4.txt"))
+	m := ParseTopology(answertest.Recorded(t, "topo-mlx4.txt"))
 	if m.Path["GPU1"]["mlx4_0"] != "PHB" || m.Path["GPU0"]["GPU7"] != "SYS" || m.CPUs["GPU0"] != "0-9,20-29" || len(m.NUMA) != 0 {
 		t.Errorf("%+v", m)
 	}
 	for _, bad := range []string{"", "Failed to run topology matrix", "GPU0\tX\tSYS\n", "GPU0 GPU1\nGPU0 X\n", "GPU0 GPU1\nGPU0 X WEIT\n"} {
-		if got := ParseTopology(linesOf(bad)); len(got.Path) != 0 {
+		if got := ParseTopology(answertest.Lines(bad)); len(got.Path) != 0 {
 			t.Errorf("%q is %+v", bad, got)
 		}
 	}
@@ -157,7 +140,7 @@ func FuzzParse(f *testing.F) {
 		f.Add(string(b))
 	}
 	f.Fuzz(func(t *testing.T, s string) {
-		lines := linesOf(s)
+		lines := answertest.Lines(s)
 		table := ParseTable(lines)
 		if len(table.GPUs) > maxGPUs || len(table.Said) > maxSaid {
 			t.Errorf("%d GPUs, %d messages", len(table.GPUs), len(table.Said))
