@@ -6,7 +6,7 @@ LDFLAGS     := -s -w -X main.version=$(VERSION)
 STATICCHECK := honnef.co/go/tools/cmd/staticcheck@v0.7.0
 FUZZTIME    ?= 20s
 
-.PHONY: help build demo test race fuzz bench bench-once drills sim soak clients real-engines interop lint docs verify release clean
+.PHONY: help build demo test race fuzz bench bench-once drills fabric sim soak clients real-engines real-gates interop lint docs verify release clean
 CACHE       ?= $(or $(XDG_CACHE_HOME),$(HOME)/.cache)/narwhal
 
 help: ## Lists the targets
@@ -20,7 +20,7 @@ demo: build ## Builds, then runs the whole pipeline on a sandbox
 
 test: ## Runs all tests; the deeper ones need sshd, iproute2 and root, and say so
 	$(GO) vet ./...
-	$(GO) test -timeout 30m ./...
+	$(GO) test -timeout 60m ./...
 
 race: ## Runs all tests with the race detector (needs a C compiler)
 	CGO_ENABLED=1 $(GO) test -race -timeout 60m ./...
@@ -40,6 +40,10 @@ bench-once: ## Runs each benchmark once: that it works, not how fast it is
 drills: ## Provokes every fault of internal/drills and writes docs/drills.md; ten minutes, root for some of them
 	NARWHAL_DRILLS=all $(GO) test -count=1 -timeout 40m -parallel 3 -run 'TestTable|TestDrills' -v ./internal/drills
 
+fabric: ## Measures eight shaped hosts in namespaces: NARWHAL_FABRIC_RUNS (50) healthy runs, a fifth of each fault; an hour, root
+	NARWHAL_FABRIC_RUNS=$${NARWHAL_FABRIC_RUNS:-50} NARWHAL_FABRIC_IMPAIR_RUNS=$${NARWHAL_FABRIC_IMPAIR_RUNS:-10} NARWHAL_REQUIRE_NETNS=1 \
+	  $(GO) test -count=1 -timeout 120m -run '^(TestDrill(Healthy|Faults)|TestImpairedIsNamed)$$' -v ./gates/fabric
+
 sim: ## Simulates every policy and writes docs/evaluation.md with its pictures; four minutes
 	$(GO) run ./internal/evaluation -root . -output docs
 
@@ -54,6 +58,11 @@ real-engines: ## Runs the conformance suite and a router on real vLLM (CPU, NIXL
 	internal/realengines/install.sh $(CACHE)/real-engines
 	test -e $(CACHE)/real-model/config.json || $(CACHE)/real-engines/bin/python internal/realengines/model.py $(CACHE)/real-model
 	NARWHAL_REAL_ENGINES=$(CACHE)/real-engines NARWHAL_REAL_MODEL=$(CACHE)/real-model $(GO) test -count=1 -tags realengines -p 1 -timeout 60m -run Real -v ./runtime/engine/conformance ./runtime/router
+
+real-gates: ## Runs all gates on two OpenSSH hosts in namespaces with real vLLM on them; as real-engines, and root; fifteen minutes
+	internal/realengines/install.sh $(CACHE)/real-engines
+	test -e $(CACHE)/real-model/config.json || $(CACHE)/real-engines/bin/python internal/realengines/model.py $(CACHE)/real-model
+	NARWHAL_REAL_ENGINES=$(CACHE)/real-engines NARWHAL_REAL_MODEL=$(CACHE)/real-model NARWHAL_REQUIRE_NETNS=1 $(GO) test -count=1 -tags realengines -timeout 60m -run '^TestRealGates$$' -v ./cmd/narwhal
 
 interop: ## Bundles with sigstore-go and cosign, both ways; fetches modules and builds cosign once (minutes)
 	test -x $(CACHE)/cosign || GOBIN=$(CACHE) $(GO) install github.com/sigstore/cosign/v3/cmd/cosign@v3.1.3

@@ -30,7 +30,7 @@ type IdentityReader interface {
 }
 
 // HTTPIdentity reads an engine over its own HTTP surface: /version, and
-// process_start_time_seconds of /metrics. Answers are bounded; redirects and
+// process_start_time_seconds of /metrics; where there is no /version, /server_info. Answers are bounded; redirects and
 // proxies are not followed.
 type HTTPIdentity struct {
 	Base string // http://address:port
@@ -57,10 +57,13 @@ func (h HTTPIdentity) Identity(ctx context.Context) (EngineIdentity, error) {
 		}
 	}
 	var err error
-	if id.Version, err = h.version(ctx); err != nil {
-		return EngineIdentity{}, err
+	id.Version, err = h.version(ctx)
+	if errors.Is(err, errNoRoute) {
+		id.Version, id.ProcessStart, err = h.described(ctx, id.StartTicks)
+	} else if err == nil {
+		id.ProcessStart, err = h.processStart(ctx)
 	}
-	if id.ProcessStart, err = h.processStart(ctx); err != nil {
+	if err != nil {
 		return EngineIdentity{}, err
 	}
 	if h.PID != 0 {
@@ -89,8 +92,8 @@ func (h HTTPIdentity) get(ctx context.Context, path string, read func(io.Reader)
 		return fmt.Errorf("read identity: %w", err)
 	}
 	defer func() { _ = resp.Body.Close() }()
-	if resp.StatusCode != http.StatusOK {
-		return fmt.Errorf("read identity: %s answered %d", path, resp.StatusCode)
+	if err := answered(path, resp.StatusCode); err != nil {
+		return err
 	}
 	if err := read(resp.Body); err != nil {
 		return fmt.Errorf("read identity: %s: %w", path, err)

@@ -148,6 +148,8 @@ type Serving struct {
 	RetryReplenish   float64 `json:"retry_replenish"`
 	MaxRequestBytes  int64   `json:"max_request_bytes"`
 	MaxResponseBytes int64   `json:"max_response_bytes"`
+	// BodyMemoryBytes bounds the bodies, and apart from them the answers. It is no key of the reference; 0 = a multiple of MaxRequestBytes.
+	BodyMemoryBytes int64 `json:"body_memory_bytes,omitempty"`
 }
 
 // Backend configures how the router speaks to engines (the document's `engine`).

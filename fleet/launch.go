@@ -91,7 +91,7 @@ func (f Fleet) EngineHosts() []string {
 	return sorted(set)
 }
 
-// WorkHosts lists the hosts that carry engines or the router, sorted.
+// WorkHosts lists the hosts that carry engines, a router or the monitoring, sorted.
 // Hosts that only forward connections are left out.
 func (f Fleet) WorkHosts() []string {
 	if f.Deploy == nil {
@@ -106,6 +106,9 @@ func (f Fleet) WorkHosts() []string {
 	}
 	if s := f.Deploy.Router.Standby; s != nil {
 		set[s.Host] = true
+	}
+	if f.Deploy.Monitoring != nil {
+		set[f.MonitoringHost()] = true
 	}
 	return sorted(set)
 }
@@ -156,6 +159,9 @@ func (f Fleet) ofLaunches(host string, of func(Launch) string) []string {
 	delete(set, "")
 	return sorted(set)
 }
+
+// VisibleDevices are the variables that say which GPUs a process sees.
+var VisibleDevices = []string{"CUDA_VISIBLE_DEVICES", "ROCR_VISIBLE_DEVICES", "HIP_VISIBLE_DEVICES"}
 
 // HostOf returns the id of the engine's host.
 func (f Fleet) HostOf(iid string) string {
@@ -252,6 +258,9 @@ func (f Fleet) ResolveRank(iid string, rank int) (Resolved, error) {
 		for k, v := range l.Env {
 			r.Env[k] = fill.Replace(v)
 		}
+	}
+	if l.Kind == LaunchSimulated {
+		r.demandKey(f)
 	}
 	if l.Serve != nil {
 		r.serve(f, *l.Serve, listen, port, u.Hostname())

@@ -49,14 +49,7 @@ func (r *Resolved) serve(f Fleet, s Serve, listen, port, head string) {
 		r.Argv, built = s.sglang(f, *r, listen, port, head)
 	} else {
 		r.Argv, built = s.vllm(f, *r, listen, port, head)
-		if name := f.Engine.EngineAPIKeyEnv; name != "" && r.Secrets["VLLM_API_KEY"] == "" {
-			secrets := maps.Clone(r.Secrets)
-			if secrets == nil {
-				secrets = map[string]SecretRef{}
-			}
-			secrets["VLLM_API_KEY"] = SecretRef("env:" + name)
-			r.Secrets = secrets
-		}
+		r.demandKey(f)
 	}
 	if len(r.GPUs) > 0 {
 		built[cmp.Or(s.Visibility, "CUDA_VISIBLE_DEVICES")] = strings.Join(r.GPUs, ",")
@@ -64,6 +57,22 @@ func (r *Resolved) serve(f Fleet, s Serve, listen, port, head string) {
 	maps.Copy(built, r.Env)
 	r.Env = built
 	r.Argv = append(r.Argv, s.Args...)
+}
+
+// EngineKeyVariable is where vLLM, and the simulated engine of either dialect, find the key that
+// they demand.
+const EngineKeyVariable = "VLLM_API_KEY"
+
+// demandKey gives the engine the key that the fleet's clients send.
+func (r *Resolved) demandKey(f Fleet) {
+	if name := f.Engine.EngineAPIKeyEnv; name != "" && r.Secrets[EngineKeyVariable] == "" {
+		secrets := maps.Clone(r.Secrets)
+		if secrets == nil {
+			secrets = map[string]SecretRef{}
+		}
+		secrets[EngineKeyVariable] = SecretRef("env:" + name)
+		r.Secrets = secrets
+	}
 }
 
 // kvTransfer is vLLM's --kv-transfer-config; the order of its members is that of the text.

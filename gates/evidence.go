@@ -79,5 +79,5 @@ func (r *Runner) currentFacts() map[string]string {
 }
 
 func (r *Runner) view(needs map[record.Key]string) View {
-	return View{Fleet: r.Fleet, Run: r.RunID, Release: r.Release, Facts: r.currentFacts(), needs: needs, state: r.Record.State(), load: r.Record.Load}
+	return View{Fleet: r.Fleet, Run: r.RunID, Release: r.Release, Holder: r.Holder, Facts: r.currentFacts(), needs: needs, state: r.Record.State(), load: r.Record.Load}
 }

@@ -1,6 +1,7 @@
 package gates
 
 import (
+	"cmp"
 	"crypto/sha256"
 	"encoding/hex"
 	"encoding/json"
@@ -34,14 +35,18 @@ func digestOf(v any) string {
 //	fleet/link       what a fabric sample depends on
 //	fleet/trees/H    the checkpoints on H   fleet/images/H the images on H
 //	fleet/fabric-addresses                  where each engine host's KV is reached
-//	release          digest of the binary
+//	fleet/units/H    the unit files of H  fleet/unit/P      the unit that runs process P
+//	fleet/succession                        what two routers share where one goes on for the other
+//	fleet/monitoring                        what the monitoring's files and their place depend on
+//	fleet/engines/H                         how H's engines are launched, and what they serve
+//	release          digest of the binary, or of all where hosts get several
 func Inputs(f fleet.Fleet, rel Release) map[string]string {
 	facts := map[string]string{
 		"fleet/document": digestOf(f),
 		"fleet/slo":      digestOf(f.SLO),
 		"fleet/model":    f.Model,
 		"fleet/contract": digestOf(f.EngineContract),
-		"release":        rel.SHA256,
+		"release":        rel.Digest(),
 	}
 	plain := f
 	plain.Deploy = nil
@@ -55,27 +60,62 @@ func Inputs(f fleet.Fleet, rel Release) map[string]string {
 	facts["fleet/profile"] = digestOf(d.Profile.Measured())
 	facts["fleet/trial"] = digestOf(d.Trial)
 	facts["fleet/router"] = digestOf(d.Router)
+	facts["fleet/succession"] = succeeds(f)
+	facts["fleet/monitoring"] = watches(f)
 	facts["fleet/policy"] = digestOf(d.Policy)
 	addresses := map[string]string{}
 	for _, id := range f.EngineHosts() {
 		addresses[id] = f.FabricAddress(id)
 	}
 	facts["fleet/fabric-addresses"] = digestOf(addresses)
+	kept := map[string]map[string]string{}
 	for id, h := range d.Hosts {
 		facts["fleet/trees/"+id] = digestOf(f.ModelDirs(id))
 		facts["fleet/images/"+id] = digestOf(f.Images(id))
 		facts["fleet/host/"+id] = digestOf([]any{h.Address, h.Port, h.User, h.Jump, h.Root, h.FabricAddress, h.FabricPort})
 		facts["fleet/files/"+id] = digestOf(h.Files)
+		facts["fleet/units/"+id], kept[id] = unitFacts(f, id)
 		facts["fleet/role/"+id] = digestOf([]any{d.Name, f.Model, enginesOn(f, id), d.Router.Host == id})
 	}
+	unit := func(host, process string) string { return cmp.Or(kept[host][process], fleet.SuperviseOwn) }
+	facts["fleet/unit/"+routerProcess] = unit(d.Router.Host, routerProcess)
+	if s := d.Router.Standby; s != nil {
+		facts["fleet/unit/"+standbyProcess] = unit(s.Host, standbyProcess)
+	}
+	launches := map[string][]string{}
 	for _, e := range f.Engines {
 		if r, err := f.Resolve(e.IID); err == nil {
 			facts["fleet/launch/"+e.IID] = r.Digest()
+			launches[f.HostOf(e.IID)] = append(launches[f.HostOf(e.IID)], e.IID, r.Digest())
 		}
 		facts["fleet/attest/"+e.IID] = e.AttestationURL
+		facts["fleet/unit/sidecar-"+e.IID] = unit(f.HostOf(e.IID), "sidecar-"+e.IID)
 		facts["engine/"+e.IID+"/host"] = f.HostOf(e.IID)
 	}
+	for id := range d.Hosts {
+		facts["fleet/engines/"+id] = digestOf([]any{f.Model, launches[id]})
+	}
 	return facts
+}
+
+// succeeds identifies what a router must share with the one whose requests it goes on with.
+func succeeds(f fleet.Fleet) string {
+	r, engines := f.Deploy.Router, [][2]string{}
+	for _, e := range f.Engines {
+		engines = append(engines, [2]string{e.IID, e.URL})
+	}
+	return digestOf([]any{f.Model, engines, f.EngineContract, f.Engine, f.Recovery.EngineRestartPolicy, r.Host, r.Listen, r.Standby, r.Lease})
+}
+
+// watches identifies what the monitoring's files and their place depend on.
+func watches(f fleet.Fleet) string {
+	d := f.Deploy
+	on := func(host string) []string { return []string{host, d.Hosts[host].Address, d.Hosts[host].Root} }
+	parts := []any{d.Monitoring, on(f.MonitoringHost()), on(d.Router.Host), d.Router.Listen, d.Router.Standby, d.Router.Lease.On()}
+	if s := d.Router.Standby; s != nil {
+		parts = append(parts, on(s.Host))
+	}
+	return digestOf(parts)
 }
 
 // enginesOn lists the engines that are placed on a host.
@@ -105,6 +145,7 @@ func derive(f fleet.Fleet, facts map[string]string, s record.State) {
 	}
 	facts["cache"] = evidenceDigest(f, s, "C", "cache")
 	facts["profiles"] = evidenceDigest(f, s, "F", "profile")
+	facts[profilesActive] = activeProfiles(f, s, facts["proc/"+routerProcess+"/id"])
 }
 
 // wayFact is how KV gets from one host to another.
@@ -139,7 +180,11 @@ func (r *Runner) bonds(k record.Key) map[string]string {
 		case "cache":
 			bonds[name] = evidenceDigest(r.Fleet, r.Record.State(), "C", "cache")
 		case "profiles":
-			bonds[name] = evidenceDigest(r.Fleet, r.Record.State(), "F", "profile")
+			if name == profilesActive {
+				bonds[name] = activeProfiles(r.Fleet, r.Record.State(), r.facts["proc/"+routerProcess+"/id"])
+			} else {
+				bonds[name] = evidenceDigest(r.Fleet, r.Record.State(), "F", "profile")
+			}
 		}
 	}
 	return bonds

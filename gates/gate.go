@@ -11,6 +11,7 @@ import (
 	"encoding/json"
 	"net"
 
+	"github.com/narwhal-fleet/narwhal/attest"
 	"github.com/narwhal-fleet/narwhal/fleet"
 	"github.com/narwhal-fleet/narwhal/fleet/remote"
 	"github.com/narwhal-fleet/narwhal/gates/record"
@@ -65,6 +66,8 @@ type Env interface {
 	Host(ctx context.Context, id string) (Host, error)
 	// Secret resolves a reference of the fleet file.
 	Secret(fleet.SecretRef) (fleet.Secret, error)
+	// Sign signs a statement with the operator's key; nil when the run has none.
+	Sign(attest.Statement) ([]byte, error)
 	// RunDir is the folder of the record.
 	RunDir() string
 	// Progress tells a person how far the step is.

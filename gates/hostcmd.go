@@ -89,6 +89,7 @@ func ProcessVerbs() map[string]HostVerb {
 		"observe": Answer(func(_ context.Context, l Looking) (Seen, error) { return Look(l) }),
 		"launch":  Answer(launch),
 		"free":    Answer(free),
+		"drain":   Answer(drain),
 		"stop": Answer(func(ctx context.Context, q StopRequest) (process.Stopped, error) {
 			return process.Stop(ctx, filepath.Join(q.Root, DirRun), q.Name, q.Within.D())
 		}),

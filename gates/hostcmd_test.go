@@ -216,7 +216,7 @@ func TestFactsOf(t *testing.T) {
 		t.Fatal(err)
 	}
 	want := map[string]string{"host/h1/boot": "b", "host/h1/route/h2": "eth1 x", "proc/engine-p0/id": "1", "proc/engine-p0/launch": "l",
-		"proc/sidecar-p0/id": Gone, "proc/sidecar-p0/launch": Gone, "proc/router/id": Gone, "proc/router/launch": Gone}
+		"proc/sidecar-p0/id": Gone, "proc/sidecar-p0/launch": Gone, "proc/router/id": Gone, "proc/router/launch": Gone, "proc/router/serves": Idle}
 	if fmt.Sprint(facts) != fmt.Sprint(want) {
 		t.Errorf("got  %v\nwant %v", facts, want)
 	}

@@ -10,6 +10,7 @@ import (
 	"strings"
 	"sync"
 
+	"github.com/narwhal-fleet/narwhal/attest"
 	"github.com/narwhal-fleet/narwhal/fleet"
 	"github.com/narwhal-fleet/narwhal/fleet/remote"
 )
@@ -83,7 +84,7 @@ func (r *Runner) resolved(s Step) (Step, error) {
 func (r *Runner) performFile(ctx context.Context, h Host, s Step) ([]byte, error) {
 	f := *s.File
 	r.guard.Store(guardFile(f.Path, f.SHA256), true)
-	_, err := h.Put(ctx, remote.File{Path: f.Path, Mode: os.FileMode(f.Mode), SHA256: f.SHA256, Open: r.content(f), Parents: true})
+	_, err := h.Put(ctx, remote.File{Path: f.Path, Mode: os.FileMode(f.Mode), SHA256: f.SHA256, Open: r.content(f), Parents: true, KeepMode: f.KeepMode})
 	if err != nil {
 		return nil, err
 	}
@@ -98,11 +99,15 @@ func (r *Runner) content(f File) func() (io.ReadCloser, int64, error) {
 		}
 	}
 	return func() (io.ReadCloser, int64, error) {
-		file, err := os.Open(r.Release.Path)
+		b, ok := r.Release.named(f.SHA256)
+		if !ok {
+			return nil, 0, fmt.Errorf("open the release: no binary has digest %.12s", f.SHA256)
+		}
+		file, err := os.Open(b.Path)
 		if err != nil {
 			return nil, 0, fmt.Errorf("open the release: %w", err)
 		}
-		return file, r.Release.Bytes, nil
+		return file, b.Bytes, nil
 	}
 }
 
@@ -116,6 +121,13 @@ func (e *localEnv) View() View     { return e.runner.view(nil) }
 func (e *localEnv) RunDir() string { return e.runner.Dir }
 func (e *localEnv) Progress(text string) {
 	e.runner.Progress.Note(e.step, text)
+}
+
+func (e *localEnv) Sign(st attest.Statement) ([]byte, error) {
+	if e.runner.Signer == nil {
+		return nil, nil
+	}
+	return attest.Sign(e.runner.Signer, st)
 }
 
 func (e *localEnv) Secret(ref fleet.SecretRef) (fleet.Secret, error) { return e.runner.Secrets(ref) }

@@ -22,14 +22,20 @@ type Bond struct {
 // its launch fact changes only when it was launched differently or is gone.
 var Invalidation = []Bond{
 	{"A/inputs", []string{"fleet/document", "release"}},
-	{"A/host/{h}", []string{"fleet/host/{h}", "fleet/files/{h}", "host/{h}/boot", "host/{h}/files"}},
+	{"A/host/{h}", []string{"fleet/host/{h}", "fleet/files/{h}", "host/{h}/boot", "host/{h}/files", "host/{h}/machine"}},
 	{"A/clock/{h}", []string{"fleet/host/{h}", "host/{h}/boot"}},
 	{"A/hardware/{h}", []string{"fleet/host/{h}", "host/{h}/boot"}},
 	{"A/network/{h}", []string{"fleet/host/{h}", "fleet/fabric-addresses", "host/{h}/boot"}},
 	{"A/images/{h}", []string{"fleet/host/{h}", "fleet/images/{h}", "host/{h}/boot"}},
 	{"A/model/{h}", []string{"fleet/host/{h}", "fleet/trees/{h}", "host/{h}/trees"}},
 
+	{"B/manifest", []string{"release"}},
+	{"B/ground/{h}", []string{"release", "fleet/host/{h}"}},
+	{"B/lock/{h}", []string{"release", "fleet/host/{h}"}},
+	{"B/proof/{h}", []string{"release", "fleet/host/{h}"}},
 	{"B/files/{h}", []string{"fleet/host/{h}", "fleet/role/{h}", "host/{h}/files-dir"}},
+	{"B/manager/{h}", []string{"fleet/host/{h}", "fleet/units/{h}", "host/{h}/boot"}},
+	{"B/units/{h}", []string{"fleet/host/{h}", "fleet/units/{h}", "host/{h}/units"}},
 	{"B/key/{h}", []string{"fleet/host/{h}", "host/{h}/key"}},
 	{"B/release/{h}", []string{"release", "fleet/host/{h}", "host/{h}/release"}},
 
@@ -45,32 +51,41 @@ var Invalidation = []Bond{
 	{"D/budget", []string{"fleet/fabric", "cache"}},
 	{"D/pair/{a}/{b}", []string{"fleet/link", "fleet/host/{a}", "fleet/host/{b}", "host/{a}/route/{b}", "host/{b}/route/{a}"}},
 	{"D/tool/{t}/{a}/{b}", []string{"fleet/link", "fleet/host/{a}", "fleet/host/{b}", "host/{a}/route/{b}", "host/{b}/route/{a}"}},
+	{"D/decode/{a}/{b}", []string{"fleet/link", "fleet/host/{a}", "fleet/host/{b}", "fleet/engines/{a}", "fleet/engines/{b}", "host/{a}/route/{b}", "host/{b}/route/{a}"}},
 	{"D/incast/{h}", []string{"fleet/link", "fleet/host/{h}", "routes/{h}"}},
 
 	{"E/observed/{e}", []string{"fleet/launch/{e}", "proc/engine-{e}/id"}},
-	{"E/sidecar/{e}", []string{"fleet/attest/{e}", "fleet/contract", "proc/engine-{e}/id", "proc/sidecar-{e}/id"}},
+	{"E/sidecar/{e}", []string{"release", "fleet/attest/{e}", "fleet/contract", "fleet/unit/sidecar-{e}", "proc/engine-{e}/id", "proc/sidecar-{e}/id"}},
 	{"E/statement/{e}", []string{"fleet/contract", "proc/engine-{e}/id", "proc/sidecar-{e}/id"}},
 
 	{"F/engine/{e}", []string{"fleet/contract", "fleet/model", "proc/engine-{e}/id"}},
 	{"F/abort/{e}", []string{"fleet/model", "proc/engine-{e}/id"}},
 	{"F/lease/{e}", []string{"fleet/model", "proc/engine-{e}/id"}},
+	{"F/restart/{e}", []string{"fleet/launch/{e}", "fleet/model", "proc/engine-{e}/launch"}},
 	{"F/profile/{e}", []string{"fleet/launch/{e}", "fleet/model", "fleet/profile", "proc/engine-{e}/launch"}},
 	{"F/store", []string{"fleet/contract", "profiles"}},
 	{"F/pair/{p}/{d}", []string{"fleet/slo", "fleet/model", "proc/engine-{p}/id", "proc/engine-{d}/id", "path/{p}/{d}"}},
 
-	{"G/router", []string{"fleet/runtime", "fleet/router", "profiles", "proc/router/launch"}},
+	{"G/router", []string{"release", "fleet/runtime", "fleet/router", "fleet/unit/router", "profiles/active", "proc/router/launch"}},
+	{"G/drain", []string{"release", "fleet/runtime", "fleet/router", "profiles/active"}},
+	{"G/drain-standby", []string{"release", "fleet/runtime", "fleet/router", "profiles/active"}},
 	{"G/ready", []string{"proc/router/id"}},
-	{"G/standby", []string{"fleet/runtime", "fleet/router", "profiles", "proc/standby/launch"}},
+	{"G/standby", []string{"release", "fleet/succession", "fleet/runtime", "fleet/router", "fleet/unit/standby", "profiles/active", "proc/standby/launch"}},
 	{"G/standing", []string{"proc/router/id", "proc/standby/id"}},
+	{"G/monitoring-check", []string{"release", "fleet/monitoring"}},
+	{"G/monitoring-files", []string{"release", "fleet/monitoring"}},
+	{"G/monitoring", []string{"release", "fleet/monitoring", "fleet/runtime", "proc/router/id"}},
 	{"G/trial", []string{"fleet/slo", "fleet/trial", "proc/router/id"}},
 	{"G/journal", []string{"fleet/trial", "proc/router/id"}},
+	{"G/ring", []string{"fleet/trial", "proc/router/id"}},
+	{"G/acceptance", []string{"fleet/slo", "fleet/trial", "proc/router/id"}},
 	{"G/bundle", []string{"fleet/trial", "proc/router/id"}},
 }
 
 // bondsOf returns the facts that evidence is bound to, with their present values.
 func bondsOf(k record.Key, facts map[string]string) map[string]string {
 	bonds := map[string]string{}
-	for _, b := range Invalidation {
+	for _, b := range append(Invalidation[:len(Invalidation):len(Invalidation)], Beside...) {
 		names, ok := match(b.Evidence, string(k))
 		if !ok {
 			continue

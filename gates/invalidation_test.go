@@ -120,10 +120,10 @@ func twoHosts() fleet.Fleet {
 
 // allKeys is the evidence of all seven gates for twoHosts.
 var allKeys = []record.Key{
-	"A/inputs", "A/host/h1", "A/host/h2", "A/clock/h1", "A/hardware/h1", "A/network/h1", "A/network/h2", "A/images/h1", "A/model/h1", "B/release/h1", "B/files/h1", "B/key/h1", "B/release/h2", "B/files/h2", "B/key/h2",
+	"A/inputs", "A/host/h1", "A/host/h2", "A/clock/h1", "A/hardware/h1", "A/network/h1", "A/network/h2", "A/images/h1", "A/model/h1", "B/manifest", "B/ground/h1", "B/lock/h1", "B/proof/h1", "B/release/h1", "B/files/h1", "B/key/h1", "B/release/h2", "B/files/h2", "B/key/h2",
 	"C/ports/p0", "C/launch/p0", "C/live/p0", "C/cache/p0", "C/ports/d0", "C/launch/d0", "C/live/d0", "C/cache/d0",
-	"D/budget", "D/pair/h1/h2", "E/sidecar/p0", "E/statement/p0", "E/sidecar/d0", "E/statement/d0",
-	"F/profile/p0", "F/profile/d0", "F/pair/p0/d0", "F/pair/d0/p0", "F/store", "G/router", "G/ready", "G/trial", "G/journal", "G/bundle",
+	"D/budget", "D/pair/h1/h2", "D/decode/h1/h2", "E/sidecar/p0", "E/statement/p0", "E/sidecar/d0", "E/statement/d0",
+	"F/profile/p0", "F/profile/d0", "F/pair/p0/d0", "F/pair/d0/p0", "F/store", "G/router", "G/ready", "G/trial", "G/journal", "G/ring", "G/acceptance", "G/bundle",
 }
 
 // live are the facts that a look at twoHosts gives.
@@ -192,7 +192,7 @@ func TestInvalidation(t *testing.T) {
 		"nothing": {},
 		"SLO": {
 			fleet: func(f *fleet.Fleet) { f.SLO.TTFTS = 9 },
-			want:  []record.Key{"A/inputs", "F/pair/p0/d0", "F/pair/d0/p0", "G/router", "G/trial"},
+			want:  []record.Key{"A/inputs", "F/pair/p0/d0", "F/pair/d0/p0", "G/router", "G/trial", "G/acceptance"},
 		},
 		"engine restarted by the same launch": {
 			seen: func(s map[string]string) { s["proc/engine-p0/id"] = "b:p0:2" },
@@ -215,7 +215,7 @@ func TestInvalidation(t *testing.T) {
 				f.Deploy.Launch["l2"] = fleet.Launch{Kind: "process", Argv: []string{"x"}}
 				f.Deploy.Engines["p0"] = fleet.Place{Host: "h1", Launch: "l2"}
 			},
-			want: []record.Key{"A/inputs", "C/ports/p0", "C/launch/p0", "F/profile/p0"},
+			want: []record.Key{"A/inputs", "C/ports/p0", "C/launch/p0", "D/decode/h1/h2", "F/profile/p0"},
 		},
 		"sidecar restarted": {
 			seen: func(s map[string]string) { s["proc/sidecar-d0/id"] = "s:d0:2" },
@@ -223,7 +223,7 @@ func TestInvalidation(t *testing.T) {
 		},
 		"route": {
 			seen: func(s map[string]string) { s["host/h1/route/h2"] = "eth0 198.51.100.1" },
-			want: []record.Key{"D/pair/h1/h2", "F/pair/p0/d0", "F/pair/d0/p0"},
+			want: []record.Key{"D/pair/h1/h2", "D/decode/h1/h2", "F/pair/p0/d0", "F/pair/d0/p0"},
 		},
 		"host rebooted, nothing came back": {
 			seen: func(s map[string]string) {
@@ -238,7 +238,7 @@ func TestInvalidation(t *testing.T) {
 		},
 		"release": {
 			rel:  "r2",
-			want: []record.Key{"A/inputs", "B/release/h1", "B/release/h2"},
+			want: []record.Key{"A/inputs", "B/manifest", "B/ground/h1", "B/lock/h1", "B/proof/h1", "B/release/h1", "B/release/h2", "E/sidecar/p0", "E/sidecar/d0", "G/router"},
 		},
 		"release switched by hand": {
 			seen: func(s map[string]string) { s["host/h1/release"] = "r0" },
@@ -258,7 +258,7 @@ func TestInvalidation(t *testing.T) {
 		},
 		"host address": {
 			fleet: func(f *fleet.Fleet) { h := f.Deploy.Hosts["h1"]; h.Address = "198.51.100.7"; f.Deploy.Hosts["h1"] = h },
-			want:  []record.Key{"A/inputs", "A/host/h1", "A/clock/h1", "A/hardware/h1", "A/network/h1", "A/images/h1", "A/model/h1", "B/files/h1", "B/key/h1", "B/release/h1", "D/pair/h1/h2", "F/pair/p0/d0", "F/pair/d0/p0"},
+			want:  []record.Key{"A/inputs", "A/host/h1", "A/clock/h1", "A/hardware/h1", "A/network/h1", "A/images/h1", "A/model/h1", "B/ground/h1", "B/lock/h1", "B/proof/h1", "B/files/h1", "B/key/h1", "B/release/h1", "D/pair/h1/h2", "D/decode/h1/h2", "F/pair/p0/d0", "F/pair/d0/p0"},
 		},
 		"checkpoint": {
 			seen: func(s map[string]string) { s["host/h1/trees"] = "t2" },
@@ -270,11 +270,11 @@ func TestInvalidation(t *testing.T) {
 				l.Kind, l.Image, l.ModelDir = fleet.LaunchContainer, "sha256:1", "/m"
 				f.Deploy.Launch["l"] = l
 			},
-			want: []record.Key{"A/inputs", "A/images/h1", "A/model/h1", "C/ports/p0", "C/launch/p0", "C/ports/d0", "C/launch/d0", "F/profile/p0", "F/profile/d0"},
+			want: []record.Key{"A/inputs", "A/images/h1", "A/model/h1", "C/ports/p0", "C/launch/p0", "C/ports/d0", "C/launch/d0", "D/decode/h1/h2", "F/profile/p0", "F/profile/d0"},
 		},
 		"fabric": {
 			fleet: func(f *fleet.Fleet) { f.Deploy.Fabric.Transport = "rdma" },
-			want:  []record.Key{"A/inputs", "D/budget", "D/pair/h1/h2"},
+			want:  []record.Key{"A/inputs", "D/budget", "D/pair/h1/h2", "D/decode/h1/h2"},
 		},
 		"fabric budget": {
 			fleet: func(f *fleet.Fleet) { f.Deploy.Fabric.HandoffsPerS = 9 },
@@ -286,7 +286,7 @@ func TestInvalidation(t *testing.T) {
 		},
 		"trial": {
 			fleet: func(f *fleet.Fleet) { f.Deploy.Trial.Requests = 9 },
-			want:  []record.Key{"A/inputs", "G/trial", "G/journal", "G/bundle"},
+			want:  []record.Key{"A/inputs", "G/trial", "G/journal", "G/ring", "G/acceptance", "G/bundle"},
 		},
 		"policy": {
 			fleet: func(f *fleet.Fleet) { f.Deploy.Policy.MinDiskFree = 1 },
@@ -294,12 +294,12 @@ func TestInvalidation(t *testing.T) {
 		},
 		"model": {
 			fleet: func(f *fleet.Fleet) { f.Model = "other" },
-			want: []record.Key{"A/inputs", "B/files/h1", "B/files/h2", "C/ports/p0", "C/launch/p0", "C/live/p0", "C/ports/d0", "C/launch/d0", "C/live/d0",
+			want: []record.Key{"A/inputs", "B/files/h1", "B/files/h2", "C/ports/p0", "C/launch/p0", "C/live/p0", "C/ports/d0", "C/launch/d0", "C/live/d0", "D/decode/h1/h2",
 				"F/profile/p0", "F/profile/d0", "F/pair/p0/d0", "F/pair/d0/p0", "G/router"},
 		},
 		"router restarted": {
 			seen: func(s map[string]string) { s["proc/router/id"] = "b1:9:2" },
-			want: []record.Key{"G/ready", "G/trial", "G/journal", "G/bundle"},
+			want: []record.Key{"G/ready", "G/trial", "G/journal", "G/ring", "G/acceptance", "G/bundle"},
 		},
 		"router moved": {
 			fleet: func(f *fleet.Fleet) { f.Deploy.Router.Listen = "127.0.0.1:9000" },

@@ -7,12 +7,14 @@ import (
 	"maps"
 	"net/url"
 	"path"
+	"slices"
 	"strings"
 
 	"golang.org/x/sync/errgroup"
 
 	"github.com/narwhal-fleet/narwhal/fleet"
 	"github.com/narwhal-fleet/narwhal/fleet/remote"
+	"github.com/narwhal-fleet/narwhal/fleet/units"
 	"github.com/narwhal-fleet/narwhal/gates/record"
 )
 
@@ -22,10 +24,21 @@ type Looking struct {
 	Peers map[string]string `json:"peers,omitempty"` // host id → fabric address
 	Files []string          `json:"files,omitempty"`
 	Trees []string          `json:"trees,omitempty"` // checkpoint folders
+	Units string            `json:"units,omitempty"` // folder of unit files
 	Procs []string          `json:"procs,omitempty"`
 	// Health are URLs by process: one that runs and does not answer there is Silent.
 	Health map[string]string `json:"health,omitempty"`
+	// Ready are URLs by process: one that answers 200 there serves.
+	Ready map[string]string `json:"ready,omitempty"`
+	// Listen are addresses by process whose owner must be known.
+	Listen map[string][]string `json:"listen,omitempty"`
 }
+
+// Serves and Idle tell whether a router or standby admits requests.
+const (
+	Serves = "yes"
+	Idle   = "no"
+)
 
 // Silent is the id of a process that runs and does not answer.
 const Silent = "silent"
@@ -36,12 +49,14 @@ type Seen struct {
 	Facts map[string]string `json:"facts"`
 	// Strays are processes that were started here and that the fleet does not name.
 	Strays []string `json:"strays,omitempty"`
+	// Unowned are the processes of Looking.Listen whose owner nobody can tell.
+	Unowned []Unowned `json:"unowned,omitempty"`
 }
 
 // looking says what may be seen on a host of the fleet.
 func looking(f fleet.Fleet, host string) Looking {
 	h := f.Deploy.Hosts[host]
-	l := Looking{Root: h.Root, Files: h.Files, Trees: f.ModelDirs(host), Peers: map[string]string{}, Health: map[string]string{}}
+	l := Looking{Root: h.Root, Files: h.Files, Trees: f.ModelDirs(host), Units: units.Folder(f, host), Peers: map[string]string{}, Health: map[string]string{}, Ready: map[string]string{}}
 	for _, e := range f.Engines {
 		if f.HostOf(e.IID) == host {
 			l.Procs = append(l.Procs, "engine-"+e.IID, "sidecar-"+e.IID)
@@ -61,10 +76,12 @@ func looking(f fleet.Fleet, host string) Looking {
 	if f.Deploy.Router.Host == host {
 		l.Procs = append(l.Procs, "router")
 		l.Health["router"] = "http://" + f.Deploy.Router.Listen + "/health"
+		l.Ready["router"] = "http://" + f.Deploy.Router.Listen + "/ready"
 	}
 	if s := f.Deploy.Router.Standby; s != nil && s.Host == host {
 		l.Procs = append(l.Procs, "standby")
 		l.Health["standby"] = "http://" + s.Listen + "/health"
+		l.Ready["standby"] = "http://" + s.Listen + "/ready"
 	}
 	if len(l.Procs) > 0 {
 		for _, other := range f.EngineHosts() {
@@ -130,17 +147,26 @@ func (r *Runner) look(ctx context.Context) (map[string]string, error) {
 }
 
 func (r *Runner) lookAt(ctx context.Context, id string) (map[string]string, error) {
+	l := looking(r.Fleet, id)
+	answer, err := r.askHost(ctx, id, l)
+	if err != nil {
+		return nil, err
+	}
+	return factsOf(id, l, answer)
+}
+
+// askHost returns a host's answer to a live look.
+func (r *Runner) askHost(ctx context.Context, id string, l Looking) ([]byte, error) {
 	h, err := r.host(ctx, id)
 	if err != nil {
 		return nil, err
 	}
-	l := looking(r.Fleet, id)
 	res, err := h.Run(ctx, r.permit(remote.Command{Script: observeScript(l), Limit: observeLimit}))
 	if err != nil {
 		return nil, fmt.Errorf("observe host %s: %w", id, withStderr(err, res))
 	}
 	r.tellStrays(id, res.Stdout)
-	return factsOf(id, l, res.Stdout)
+	return res.Stdout, nil
 }
 
 // tellStrays names processes that run and stand in no fleet file, as the engine that an
@@ -150,8 +176,9 @@ func (r *Runner) tellStrays(id string, answer []byte) {
 	if json.Unmarshal(answer, &seen) != nil {
 		return // the answer is refused where its facts are read
 	}
+	named := looking(r.Fleet, id).Procs // the look may have been for some of them
 	for _, name := range seen.Strays {
-		if name != TesterProcess {
+		if name != TesterProcess && !slices.Contains(named, name) {
 			r.Progress.Note(Step{Title: "host " + id}, clean(name, 128)+" runs and is not in the fleet file; a rollback with the file that names it stops it")
 		}
 	}
@@ -172,6 +199,9 @@ func factsOf(id string, l Looking, answer []byte) (map[string]string, error) {
 	facts := map[string]string{}
 	for _, p := range l.Procs {
 		facts["proc/"+p+"/id"], facts["proc/"+p+"/launch"] = Gone, Gone
+		if l.Ready[p] != "" {
+			facts["proc/"+p+"/serves"] = Idle
+		}
 	}
 	for k, v := range seen.Facts {
 		if strings.HasPrefix(k, "proc/") {

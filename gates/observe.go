@@ -35,6 +35,9 @@ func Look(l Looking) (Seen, error) {
 	if len(l.Trees) > 0 {
 		s.Facts["trees"] = TreesFact(l.Trees)
 	}
+	if l.Units != "" {
+		s.Facts["units"] = UnitsFact(l.Units)
+	}
 	s.Facts["files-dir"] = RoleFilesFact(filepath.Join(l.Root, DirEtc))
 	s.Facts["key"] = fileDigest(filepath.Join(l.Root, SidecarKey))
 	for id, addr := range l.Peers {
@@ -48,9 +51,19 @@ func Look(l Looking) (Seen, error) {
 			if id == "" {
 				return
 			}
+			ready := Idle
+			if id != Silent {
+				ready = serving(l.Ready[name])
+			}
+			if l.Ready[name] == "" {
+				ready = ""
+			}
 			mu.Lock()
 			defer mu.Unlock()
 			s.Facts["proc/"+name+"/id"], s.Facts["proc/"+name+"/launch"] = id, launch
+			if ready != "" {
+				s.Facts["proc/"+name+"/serves"] = ready
+			}
 		})
 	}
 	wg.Wait()
@@ -59,6 +72,7 @@ func Look(l Looking) (Seen, error) {
 			s.Strays = append(s.Strays, r.Name)
 		}
 	}
+	s.Unowned = unowned(l)
 	return s, nil
 }
 
@@ -93,6 +107,23 @@ func answers(url string) bool {
 		}
 		time.Sleep(refusedWait)
 	}
+}
+
+// serving asks a router once whether it admits; "" without a URL.
+func serving(url string) string {
+	if url == "" {
+		return ""
+	}
+	client := &http.Client{Timeout: healthLimit, Transport: &http.Transport{DisableKeepAlives: true}}
+	resp, err := client.Get(url)
+	if err != nil {
+		return Idle
+	}
+	_ = resp.Body.Close()
+	if resp.StatusCode != http.StatusOK {
+		return Idle
+	}
+	return Serves
 }
 
 const refusedWait = 50 * time.Millisecond

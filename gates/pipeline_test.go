@@ -69,7 +69,9 @@ func TestEveryEvidenceIsBound(t *testing.T) {
 	f.Deploy.Launch["c"] = fleet.Launch{Kind: fleet.LaunchContainer, Image: "sha256:0", ModelDir: "/models/tiny"}
 	f.Deploy.Engines["e1"] = fleet.Place{Host: "h1", Launch: "c", Workers: []string{"h2"}}
 	f.Deploy.Router.Standby, f.Deploy.Router.Lease.Path = &fleet.Standby{Host: "h2"}, "/srv/lease.json"
-	f.Deploy.Profile.LeaseDrill = true
+	f.Deploy.Supervise = fleet.SuperviseSystem
+	f.Deploy.Monitoring = &fleet.Monitoring{}
+	f.Deploy.Profile.LeaseDrill, f.Deploy.Policy.RestartDrill, f.Deploy.Fabric.UnderDecode = true, true, true
 	for _, g := range seven() {
 		for _, k := range g.Expect(f) {
 			if k.Gate() != g.Info().Letter {

@@ -73,6 +73,8 @@ type File struct {
 	Release  bool       `json:"release,omitempty"`
 	Evidence record.Key `json:"evidence,omitempty"`
 	Content  string     `json:"content,omitempty"`
+	// KeepMode leaves the mode of a file that is there already.
+	KeepMode bool `json:"keep_mode,omitempty"`
 }
 
 // TextFile makes a file of text with its digest.

@@ -36,7 +36,12 @@ func (r *Runner) Forecast(ctx context.Context, o Options) (Forecast, error) {
 }
 
 func (r *Runner) forecast(ctx context.Context, o Options) (Forecast, error) {
-	facts, state := r.currentFacts(), r.Record.State()
+	return r.forecastUnder(ctx, o, r.currentFacts())
+}
+
+// forecastUnder plans as if the facts were these. It changes them to what the plans would bring about.
+func (r *Runner) forecastUnder(ctx context.Context, o Options, facts map[string]string) (Forecast, error) {
+	state := r.Record.State()
 	var f Forecast
 	var plans []Plan
 	for _, g := range r.Gates {
@@ -49,6 +54,9 @@ func (r *Runner) forecast(ctx context.Context, o Options) (Forecast, error) {
 			for _, k := range g.Expect(r.Fleet) {
 				needs[k] = AskedToRepeat(info.Letter)
 			}
+		}
+		if o.narrow != nil {
+			o.narrow(g, needs)
 		}
 		v := r.view(needs)
 		v.Facts = facts

@@ -47,6 +47,7 @@ type rig struct {
 	dir   string
 	gates []Gate
 	rel   Release
+	host  Host // of h1; nil = world
 }
 
 func newRig(t testing.TB) *rig {
@@ -83,6 +84,9 @@ func (r *rig) open() (run *Runner, end func()) {
 		}
 		if r.world.offline != nil {
 			return nil, r.world.offline
+		}
+		if r.host != nil {
+			return r.host, nil
 		}
 		return r.world, nil
 	}

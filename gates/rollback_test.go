@@ -36,7 +36,7 @@ func TestRollback(t *testing.T) {
 	if len(p.Steps) != 1 || p.Steps[0].ID != "undo/C/launch" || !slices.Equal(p.Kept, []string{"C/file"}) || !slices.Equal(p.Rerun, []string{"C"}) {
 		t.Errorf("plan %+v", p)
 	}
-	equal(t, "calls", r.world.took(), []string{"observe", "lease", "stop", "observe", "release-lease"})
+	equal(t, "calls", r.world.took(), []string{"observe", "observe", "lease", "stop", "observe", "release-lease"})
 	if r.world.proc != nil {
 		t.Error("the engine still runs")
 	}
@@ -125,6 +125,9 @@ func TestRollbackThatCannotRestore(t *testing.T) {
 	}
 	equal(t, "rerun", res.Rerun, []string{"C"})
 	equal(t, "restored", res.Restored, []string{})
+	if len(res.Findings) != 1 || res.Findings[0].Code != "process-differs" || res.Findings[0].Host != "h1" || res.Findings[0].Want == "" {
+		t.Errorf("findings %+v", res.Findings)
+	}
 	if g := r.state().Gates["C"]; g.State != record.GateUndone {
 		t.Errorf("gate C is %s", g.State)
 	}
@@ -208,7 +211,7 @@ func TestRollbackOfAnUnknownIntent(t *testing.T) {
 	r.pass(Options{To: "A"})
 	s := launchStep(r)
 	cutOff(t, r, s)
-	r.world.restart("half done")
+	r.world.restart(s.Argv[3])
 	p, res, err := r.rollback(t.Context(), "A")
 	if err != nil || len(p.Steps) != 1 || r.world.proc != nil {
 		t.Fatalf("plan %+v, %v", p, err)

@@ -39,6 +39,7 @@ type Runner struct {
 	hosts   map[string]*dialed
 	resumed bool
 	lease   *lease
+	back    *record.WayBack
 	secrets [][]byte // values to mask; nil until they are needed
 	guard   sync.Map // permitted commands and paths
 }
@@ -50,6 +51,8 @@ type Options struct {
 	Again map[string]bool // repeat although it holds
 	// PlanDigest, if set, must equal the digest of the plan about to run.
 	PlanDigest string
+	// narrow, if set, changes what a gate makes.
+	narrow func(g Gate, needs map[record.Key]string)
 }
 
 // Outcome is what became of the gates.
@@ -68,6 +71,8 @@ type GateOutcome struct {
 	// Because holds the reason for each repeated piece of evidence.
 	Because map[record.Key]string
 	Errors  []StepError
+	// disrupted says that its plan interrupted what runs.
+	disrupted bool
 }
 
 // StepError is a step that failed.
@@ -102,22 +107,36 @@ func (r *Runner) run(ctx context.Context, o Options) (Outcome, error) {
 	if err := r.settle(ctx); err != nil {
 		return r.fail(out, err)
 	}
+	if err := r.replacing(); err != nil {
+		return r.fail(out, err)
+	}
+	if err := r.askedForLeft(); err != nil {
+		return r.fail(out, err)
+	}
 	if err := r.keepPlan(ctx, o); err != nil {
 		return r.fail(out, err)
 	}
-	for _, g := range r.Gates {
+	returned := map[string]bool{}
+	for i := 0; i < len(r.Gates); i++ {
+		g := r.Gates[i]
 		info := g.Info()
 		if o.Only != "" && o.Only != info.Letter {
 			continue
 		}
 		res, err := r.gate(ctx, g, o)
-		out.Gates = append(out.Gates, res)
+		out.put(res)
 		out.Changed = out.Changed || len(res.Because) > 0
 		if err != nil {
 			return r.fail(out, err)
 		}
 		if res.State != record.VerdictPassed {
 			return r.unpassed(out, res)
+		}
+		if back := r.shaken(i, res); back < i && o.Only == "" && !returned[info.Letter] {
+			returned[info.Letter] = true
+			o.Again = nil // it was repeated
+			i = back - 1
+			continue
 		}
 		if info.Letter == o.To {
 			break
@@ -150,6 +169,9 @@ func (r *Runner) gate(ctx context.Context, g Gate, o Options) (GateOutcome, erro
 			needs[k] = AskedToRepeat(info.Letter)
 		}
 	}
+	if o.narrow != nil {
+		o.narrow(g, needs)
+	}
 	st := r.Record.State().Gates[info.Letter]
 	for _, k := range g.Expect(r.Fleet) {
 		if _, again := needs[k]; !again {
@@ -177,7 +199,7 @@ func (r *Runner) gate(ctx context.Context, g Gate, o Options) (GateOutcome, erro
 			return res, err
 		}
 	}
-	res.Because = needs
+	res.Because, res.disrupted = needs, slices.ContainsFunc(plan.Steps, func(s Step) bool { return s.Effect == Disrupt })
 	return r.execute(ctx, g, plan, needs, res)
 }
 
@@ -240,6 +262,9 @@ func (r *Runner) begin(g Gate, plan Plan, needs map[record.Key]string) error {
 				return err
 			}
 		}
+	}
+	if err := r.voidActivation(plan); err != nil {
+		return err
 	}
 	// A gate that was cut off goes on: it is not started again, and its plan is recorded
 	// again only when it is another one by now.

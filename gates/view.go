@@ -15,20 +15,14 @@ type View struct {
 	Fleet   fleet.Fleet
 	Run     string
 	Release Release
+	// Holder identifies the operator's state folder.
+	Holder string
 	// Facts are the latest known values, by name; see invalidation.go.
 	Facts map[string]string
 	// needs holds the evidence to make, with the reason.
 	needs map[record.Key]string
 	state record.State
 	load  func(record.Ref) ([]byte, error)
-}
-
-// Release is the narwhal binary that the hosts carry.
-type Release struct {
-	Path   string `json:"-"`
-	SHA256 string `json:"sha256"`
-	Bytes  int64  `json:"bytes"`
-	Arch   string `json:"arch"` // GOOS/GOARCH
 }
 
 // Wants reports whether the plan must make the evidence.
@@ -90,6 +84,12 @@ func (v View) Digest(k record.Key) string {
 func (v View) Taken(k record.Key) (time.Time, bool) {
 	e, ok := v.entry(k)
 	return e.Time, ok && !e.Stale
+}
+
+// Bound is the value of a fact that evidence, fresh or stale, is bound to; "" for none.
+func (v View) Bound(k record.Key, fact string) string {
+	e, _ := v.entry(k)
+	return e.Bonds[fact]
 }
 
 // Current reports whether fresh evidence was made since the gate, which was cut off, was

@@ -22,7 +22,7 @@ type checker struct {
 func check(ctx context.Context, rep *report, f *fleet.Fleet, opt Options) {
 	c := checker{rep, rep.root, f, opt}
 	for _, rules := range []func(){
-		c.engines, c.sharedDevices, c.contract, c.controller, c.roles, c.serving, c.backend, c.recovery, c.paths, c.floor, c.deploy,
+		c.engines, c.sharedDevices, c.contract, c.reach, c.controller, c.roles, c.serving, c.backend, c.recovery, c.paths, c.floor, c.deploy,
 	} {
 		if ctx.Err() != nil {
 			return
@@ -52,6 +52,17 @@ func (c checker) relation(rule, field string, others []string, says, hint string
 }
 
 func num(x float64) string { return strings.TrimSuffix(fmt.Sprintf("%g", x), ".0") }
+
+// reach warns of numbers that routers refuse or lower.
+func (c checker) reach() {
+	for _, b := range c.f.OutOfReach() {
+		hint := ""
+		if b.Refused() {
+			hint = "narwhal serve refuses it"
+		}
+		c.fault("number-reach", b.Path, b.String(), hint)
+	}
+}
 
 func (c checker) controller() {
 	k := c.f.Controller

@@ -37,7 +37,9 @@ func (c checker) deploy() {
 	c.places(d)
 	c.routers(d)
 	c.router(d.Router)
+	c.monitoring(d)
 	c.jumps(d)
+	c.supervise(d)
 	for _, id := range slices.Sorted(maps.Keys(d.Hosts)) {
 		c.host(id, d.Hosts[id])
 	}

@@ -84,6 +84,13 @@ func (c checker) routerPorts(d *fleet.Deploy, open func(string, listener)) {
 	if s := d.Router.Standby; s != nil {
 		listen(s.Host, s.Listen, deployPath("router", "standby", "listen"), "the standby")
 	}
+	if m := d.Monitoring; m != nil {
+		host := cmp.Or(m.Host, d.Router.Host)
+		listen(host, m.Prometheus, deployPath("monitoring", "prometheus"), "Prometheus")
+		if m.Grafana != "" {
+			listen(host, m.Grafana, deployPath("monitoring", "grafana"), "Grafana")
+		}
+	}
 }
 
 func (c checker) enginePorts(d *fleet.Deploy, i int, e fleet.Engine, place fleet.Place, open func(string, listener)) {

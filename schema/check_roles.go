@@ -10,7 +10,7 @@ func (c checker) roles() {
 	k := c.f.Controller
 	n := len(c.f.Engines)
 	alone := n == 1 && k.MinPrefill == 1 && k.MinDecode == 1
-	if k.MinPrefill+k.MinDecode > n && !alone {
+	if (k.MinPrefill > n || k.MinDecode > n-k.MinPrefill) && !alone { // their sum may be none
 		field, other := "controller.min_decode", "controller.min_prefill"
 		if k.MinDecode == 1 {
 			field, other = other, field

@@ -29,7 +29,7 @@ func TestDefinitionsMatchTypes(t *testing.T) {
 		"#Health": fleet.Health{}, "#Profiles": fleet.Profiles{}, "#Deploy": fleet.Deploy{}, "#Host": fleet.Host{}, "#Defaults": fleet.Defaults{},
 		"#Place": fleet.Place{}, "#Launch": fleet.Launch{}, "#Ports": fleet.Ports{}, "#Simulated": fleet.Simulated{}, "#Release": fleet.Release{},
 		"#Router": fleet.Router{}, "#Standby": fleet.Standby{}, "#Fabric": fleet.Fabric{}, "#Profiling": fleet.Profiling{}, "#Trial": fleet.Trial{}, "#Policy": fleet.Policy{},
-		"#RouterHTTP": fleet.RouterHTTP{}, "#RouterLease": fleet.RouterLease{}, "#Etcd": fleet.Etcd{}, "#RouterJournal": fleet.RouterJournal{},
+		"#Monitoring": fleet.Monitoring{}, "#RouterHTTP": fleet.RouterHTTP{}, "#RouterLease": fleet.RouterLease{}, "#Etcd": fleet.Etcd{}, "#RouterJournal": fleet.RouterJournal{},
 		"#Sign": fleet.Sign{}, "#Limits": fleet.Limits{}, "#Container": fleet.Container{}, "#Serve": fleet.Serve{},
 	} {
 		lit, ok := s.defs.syntax[name].(*ast.StructLit)

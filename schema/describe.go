@@ -14,6 +14,7 @@ var phrases = map[string]string{
 	"#Duration": `a duration such as "300ms" or "2m"`,
 	"#Size":     `a size such as "512KiB" or "8MiB"`,
 	"#FileRef":  `a reference "file:PATH"`,
+	"#Platform": `a system and machine such as "linux/arm64"`,
 	"#KMSRef":   "a key of a key management such as \"awskms:///alias/narwhal\"",
 	"#Listen":   `an address "HOST:PORT"`,
 	"#HostKey":  `a host key "ssh-ed25519 AAAA…" or a fingerprint "SHA256:…" of 43 characters`,

@@ -24,7 +24,8 @@ type Options struct {
 	Strict bool
 	// Env looks up the variables of ${NAME} references; nil knows none.
 	Env func(name string) (string, bool)
-	// Reference leaves Fleet.Deploy out after it was checked.
+	// Reference leaves out, after they were checked, Fleet.Deploy and what else the reference
+	// does not know.
 	Reference bool
 	// Read returns the bytes of a file that the document names (profiles and
 	// calibration), to compare the latency limits with measured floors. Nil reads nothing.
@@ -101,7 +102,7 @@ func loadAll(ctx context.Context, srcs []Source, opt Options) (*Document, error)
 	d.Warnings = rep.warnings
 	d.Derived = derived(d.Fleet)
 	if opt.Reference {
-		d.Fleet.Deploy = nil
+		d.Fleet.Deploy, d.Fleet.Serving.BodyMemoryBytes = nil, 0
 	}
 	if d.Digest, err = fleet.Digest(d.Fleet); err != nil {
 		return nil, problem.Wrap(problem.Failed, "digest_failed", "digest the fleet", err, "")

@@ -274,6 +274,20 @@ func TestReferencesOfTheEnvironment(t *testing.T) {
 	}
 }
 
+// A document for the reference has no key of ours.
+func TestForTheReferenceOurKeysAreLeftOut(t *testing.T) {
+	text := strings.Replace(small, `"slo"`, `"serving":{"body_memory_bytes":9000000},"slo"`, 1)
+	for reference, want := range map[bool]int64{false: 9000000, true: 0} {
+		doc, ps := load(Options{Reference: reference}, "x.json", text)
+		if ps != nil || doc.Fleet.Serving.BodyMemoryBytes != want {
+			t.Fatalf("%v: %v, want %d", reference, fields(ps), want)
+		}
+		if b, err := json.Marshal(doc.Fleet); err != nil || strings.Contains(string(b), "body_memory_bytes") != (want > 0) {
+			t.Errorf("%v: %s, %v", reference, b, err)
+		}
+	}
+}
+
 func TestSLOFloor(t *testing.T) {
 	profiles := `{"schema":"narwhal.profiles","schema_version":1,"profiles":[{"iid":"a","ttft_c":2,"tpot_intercept":0.02},{"iid":"b","ttft_c":1.5,"tpot_intercept":0.2}]}`
 	read := func(name string) ([]byte, error) {

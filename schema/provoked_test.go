@@ -18,6 +18,7 @@ var provoking = map[string][]string{
 	"hardware-shards":     {"x.json", strings.Replace(small, `"model"`, `"hardware":{"accelerator":"a","accelerators_per_engine":1,"tensor_parallel":2},"model"`, 1)},
 	"shared-group-size":   {"x.json", strings.Replace(small, `"iid":"a"`, `"iid":"a","shared_device":{"group":"g","gpu_uuid":"u","device_allowance":1,"gpu_memory_utilization":1}`, 1)},
 	"margin-covers-fit":   {"x.json", strings.Replace(small, `"model"`, `"profiles":{"max_decode_fit_mape":0.06},"model"`, 1)},
+	"number-reach":        {"x.json", strings.Replace(small, `"model"`, `"controller":{"monitor_interval_s":1e-9},"model"`, 1)},
 	"graceful-whole":      {"x.json", strings.Replace(small, `"model"`, `"serving":{"graceful_timeout_s":1.5},"model"`, 1)},
 	"key-variable":        {"x.json", strings.Replace(small, `"model"`, `"engine":{"engine_api_key_env":"sk-hunter2"},"model"`, 1)},
 	"liveness-negative":   {"x.json", strings.Replace(small, `"model"`, `"recovery":{"liveness_every":-1},"model"`, 1)},

@@ -34,7 +34,7 @@ var Rules = []Rule{
 	// Shape.
 	{"required", Error, "Required fields are present."},
 	{"unknown-field", Error, "Every field is known; names that begin with an underscore are comments."},
-	{"key-form", Error, "Names of hosts, launches and variables have the form of a name."},
+	{"key-form", Error, "Names of hosts, launches, variables and machines have the form of a name."},
 	{"type", Error, "Values have the kind of their field; a fraction is no whole number and a flag no number."},
 	{"choice", Error, "Fields with a list of choices hold one of them, case-sensitive."},
 	{"form", Error, "Text has the form that its field wants."},
@@ -60,6 +60,7 @@ var Rules = []Rule{
 	{"contract-unattested", Error, "Contract fields that the backend does not attest stay unset."},
 	{"contract-false-flag", Warning, "A flag that the backend does not attest is null instead of false."},
 	{"contract-handshake", Error, "With vLLM the handshake's compatibility check stays on."},
+	{"number-reach", Warning, "Times are off or at least 0.1 ms, looks of the controller 1 ms apart, promises at most 1e6 s, and no number is above 2^40."},
 	{"floors", Error, "The role floors together are at most the number of engines."},
 	{"pins-breach-floor", Warning, "Pins leave each role as many engines as its floor wants."},
 	{"roles-one-sided", Warning, "A fleet of several engines starts with at least one that is no prefill engine."},
@@ -95,6 +96,7 @@ var Rules = []Rule{
 	{"serve-args", Error, "Further arguments of a built command are of those that are allowed, each once."},
 	{"serve-env", Error, "A launch with a built command sets no variable that the command sets, and none of another library."},
 	{"unit-secrets", Error, "Secrets go to no unit of the system's manager."},
+	{"unit-paths", Error, "Where systemd supervises, the root and the lease file have paths of plain characters."},
 	{"worker-hosts", Error, "The ranks of an engine have hosts of their own, and a port to meet on."},
 	{"gpus-ranks", Error, "An engine sees as many GPUs as its built command has ranks, each once."},
 	{"argv-placeholder", Error, "Placeholders of a command are known."},
@@ -120,6 +122,7 @@ var Rules = []Rule{
 	{"standby-host", Warning, "The standby runs on another host than the router."},
 	{"standby-lease", Warning, "A standby shares a lease with the router; without one gate G does not start it."},
 	{"standby-reach", Warning, "The router listens where the standby's host reaches it."},
+	{"monitoring-reach", Warning, "Router and standby listen where the monitoring's host reaches them."},
 }
 
 // ruleByID returns the rule; an id that the table lacks counts as an error.

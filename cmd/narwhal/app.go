@@ -10,6 +10,7 @@ import (
 
 	"github.com/spf13/cobra"
 
+	"github.com/narwhal-fleet/narwhal/internal/loglines"
 	"github.com/narwhal-fleet/narwhal/internal/problem"
 )
 
@@ -27,7 +28,8 @@ type app struct {
 	format string
 	state  string
 	result *result
-	lost   error // why standard output no longer takes text
+	lost   error           // why standard output no longer takes text
+	log    *loglines.Queue // before standard error, of a router; nil = none
 }
 
 func system() *app {
@@ -42,8 +44,8 @@ func system() *app {
 func verbs(a *app) []*cobra.Command {
 	return []*cobra.Command{
 		validateVerb(a), schemaVerb(a), presetVerb(a),
-		gateVerb(a), serveVerb(a), standbyVerb(a), tunnelVerb(a),
-		benchVerb(a), simulateVerb(a),
+		gateVerb(a), serveVerb(a), standbyVerb(a), tunnelVerb(a), monitoringVerb(a),
+		enginesVerb(a), checkVerb(a), profileVerb(a), benchVerb(a), simulateVerb(a),
 		sandboxVerb(a), demoVerb(a),
 		attestVerb(a), keysVerb(a), bundleVerb(a),
 		versionVerb(a), hostVerb(a), engineVerb(a), guardVerb(a), docsVerb(a),
@@ -90,7 +92,11 @@ func run(ctx context.Context, args []string, a *app) int {
 	if err != nil && asksJSON(args) {
 		a.format = "json" // the flag may stand behind what was refused
 	}
-	return a.finish(ran.CommandPath(), err)
+	code := a.finish(ran.CommandPath(), err)
+	if a.log != nil {
+		a.log.Close(lastLines)
+	}
+	return code
 }
 
 // stateDir resolves --state, the environment and the home directory.

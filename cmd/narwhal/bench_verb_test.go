@@ -53,7 +53,7 @@ func servedBench(t *testing.T) (p *plainFleet, url, journal string) {
 func TestBenchRunReportCompare(t *testing.T) {
 	p, url, journal := servedBench(t)
 	run := []string{"run", "--url", url, "-f", p.fleet, "--journal", journal, "--rate", "40", "--rate", "80", "--requests", "60", "--mix", "short-chat=2,history=1",
-		"--max-input", "300", "--max-output", "6", "--seed", "7", "--warmup", "2", "--sample-every", "200ms", "--format", "json"}
+		"--max-input", "300", "--max-output", "6", "--seed", "7", "--warmup", "2", "--sample-every", "2s", "--format", "json"}
 	one := benchData(t, p.bench(0, append(run, "--out", "one")...).out)
 	if d := one.Data; d.Offered != 120 || d.Completed != 120 || d.Attainment < 0.9 || len(d.Points) != 2 || len(d.ByClass) != 2 || len(d.Diagnostics) != 0 || len(d.Unchecked) != 0 || d.State != "complete" {
 		t.Fatalf("%+v", d)

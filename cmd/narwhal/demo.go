@@ -68,7 +68,7 @@ func (a *app) demo(ctx context.Context, f demoFlags) (err error) {
 	a.state = filepath.Join(f.dir, "state")
 	a.say("narwhal demo: %d hosts on loopback, each an SSH server with its own folder, key and simulated engine", f.hosts)
 	a.say("everything lies in %s\n", f.dir)
-	sbx, err := startSandbox(filepath.Join(f.dir, "hosts"), f.hosts, nil)
+	sbx, err := startSandbox(filepath.Join(f.dir, "hosts"), f.hosts, 1, nil)
 	if err != nil {
 		return err
 	}

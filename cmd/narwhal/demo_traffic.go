@@ -52,7 +52,7 @@ func phases(quick bool) []phase {
 	}
 	return []phase{
 		{"chat", 14 * k, 3.2, 40, 48},
-		{"documents", 16, 2.2, 3200, 4}, // long enough for roles to move
+		{"documents", 24, 2.6, 3200, 4}, // work for more than two prefill engines, and long enough for roles to move
 		{"chat", 16 * k, 3.2, 40, 48},
 	}
 }

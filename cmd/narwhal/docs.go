@@ -17,6 +17,7 @@ var environment = []docgen.Variable{
 	{Name: "NARWHAL_STATE", Where: "all verbs that keep or read records", Says: "folder of the records, where --state is not given"},
 	{Name: "XDG_STATE_HOME", Where: "all verbs that keep or read records", Says: "its folder narwhal holds the records, where neither --state nor NARWHAL_STATE is given; without it ~/.local/state/narwhal does"},
 	{Name: "SSH_AUTH_SOCK", Where: "verbs that reach hosts", Says: "socket of the SSH agent whose keys are offered"},
+	{Name: "XDG_RUNTIME_DIR", Where: "hosts with deploy.supervise: user", Says: "where the user's systemd manager is found; without it /run/user/UID"},
 	{Name: "CI", Where: "verbs with progress", Says: "set to anything: lines instead of a status line, also on a terminal"},
 	{Name: "NO_COLOR", Where: "verbs with progress", Says: "as CI"},
 	{Name: "TERM", Where: "verbs with progress", Says: "dumb: as CI"},
@@ -26,12 +27,17 @@ var environment = []docgen.Variable{
 	{Name: "NARWHAL_LOOPBACK", Where: "processes of a sandbox", Says: "set by sandbox hosts to find what their commands left running"},
 	{Name: "NARWHAL_REQUIRE_SSHD", Where: "the project's tests", Says: "1 makes a missing sshd a failure instead of a skip"},
 	{Name: "NARWHAL_REQUIRE_NETNS", Where: "the project's tests", Says: "1 makes missing network namespaces, nft and iperf3 a failure instead of a skip"},
-	{Name: "NARWHAL_FABRIC_DRILL", Where: "the project's tests", Says: "how often gate D's drill measures eight hosts in network namespaces, without a fault and with each; minutes a time"},
+	{Name: "NARWHAL_FABRIC_IMPAIR_RUNS", Where: "the project's tests", Says: "how often each fault of a link behind an impairing proxy is looked for; once unless it is set"},
+	{Name: "NARWHAL_FABRIC_RUNS", Where: "the project's tests", Says: "how often gate D's drill measures eight healthy hosts in network namespaces, and a fifth as often with each fault; half a minute a time"},
+	{Name: "NARWHAL_FABRIC_SAMPLE", Where: "the project's tests", Says: "`deploy.fabric.sample` of that drill; one second unless it is set"},
 	{Name: "NARWHAL_REQUIRE_PODMAN", Where: "the project's tests", Says: "1 makes missing podman, runc or root a failure instead of a skip"},
 	{Name: "NARWHAL_REQUIRE_ETCD", Where: "the project's tests", Says: "1 makes a missing etcd server a failure instead of a skip"},
 	{Name: "NARWHAL_REQUIRE_PYTHON", Where: "the project's tests", Says: "1 makes a missing python3 or openssl a failure instead of a skip"},
-	{Name: "NARWHAL_REAL_ENGINES", Where: "make real-engines", Says: "folder of the installed vLLM"},
-	{Name: "NARWHAL_REAL_MODEL", Where: "make real-engines", Says: "folder of the model that it serves"},
+	{Name: "NARWHAL_REQUIRE_SYSTEMD", Where: "the project's tests", Says: "1 makes a missing systemd, or namespaces in which it cannot be the first process, a failure instead of a skip"},
+	{Name: "NARWHAL_REQUIRE_BROWSER", Where: "the project's tests", Says: "1 makes a missing Chromium a failure instead of a skip"},
+	{Name: "NARWHAL_REQUIRE_PROMETHEUS", Where: "the project's tests", Says: "1 makes a missing prometheus or promtool a failure instead of a skip"},
+	{Name: "NARWHAL_REAL_ENGINES", Where: "make real-engines, real-gates", Says: "folder of the installed vLLM"},
+	{Name: "NARWHAL_REAL_MODEL", Where: "make real-engines, real-gates", Says: "folder of the model that it serves"},
 }
 
 // generatedPages are the pages of docs/ that come from code.
@@ -41,7 +47,7 @@ func generatedPages() []docgen.Page {
 		rules = append(rules, docgen.Rule{ID: r.ID, Severity: string(r.Severity), Says: r.Says})
 	}
 	pages := docgen.Commands(root(&app{in: nil, out: io.Discard, err: io.Discard}))
-	pages = append(pages, docgen.Environment(environment), docgen.Exits(problem.Codes), docgen.Rules(rules), metricsPage())
+	pages = append(pages, docgen.Environment(environment), docgen.Exits(problem.Codes), docgen.Rules(rules), metricsPage(), monitoringPage())
 	return append(pages, routerPages()...)
 }
 

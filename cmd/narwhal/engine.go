@@ -41,7 +41,7 @@ func engineVerb(a *app) *cobra.Command {
 			if err := decodeKnown(params, &cfg); err != nil {
 				return problem.Wrap(problem.Invalid, "invalid_params", "read --params", err, "give the simulated section of a launch as JSON, and the dialect beside it")
 			}
-			cfg.Model, cfg.Listen = name, listen
+			cfg.Model, cfg.Listen, cfg.APIKey = name, listen, fleet.NewSecret(a.getenv(fleet.EngineKeyVariable))
 			if side > 0 {
 				host, _, err := net.SplitHostPort(listen)
 				if err != nil {

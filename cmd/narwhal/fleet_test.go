@@ -80,7 +80,7 @@ func newWorld(t *testing.T, hosts int, edit func(doc map[string]any)) *world {
 		d := doc["deploy"].(map[string]any)
 		d["trial"] = map[string]any{"rates": []any{20}, "requests": 20, "attainment": 0.5, "max_input_tokens": 400, "max_output_tokens": 8}
 		d["profile"] = map[string]any{"prefill_tokens": []any{512, 1024, 2048}, "prefill_repeats": 3, "decode_requests": []any{1, 6}, "decode_tokens": []any{64, 512}, "output_tokens": 8, "pair_tokens": 64}
-		d["fabric"] = map[string]any{"prompt_tokens": 64, "handoffs_per_s": 1, "sample": "50ms", "streams": 1}
+		d["fabric"] = map[string]any{"prompt_tokens": 64, "handoffs_per_s": 1, "sample": "50ms", "streams": 1, "under_decode": false}
 		doc["profiles"] = map[string]any{"max_decode_fit_mape": 0.9, "max_decode_cv_mape": 3}
 		doc["controller"].(map[string]any)["reactive"].(map[string]any)["movement_margin"] = 0.9
 		if edit != nil {
@@ -143,10 +143,15 @@ func (w *world) run(args ...string) ran {
 
 func finish(t *testing.T, cmd *exec.Cmd) ran {
 	t.Helper()
+	return finishWithin(t, cmd, 6*time.Minute)
+}
+
+// finishWithin waits for a command. One that hangs shows where, instead of hanging the tests.
+func finishWithin(t *testing.T, cmd *exec.Cmd, limit time.Duration) ran {
+	t.Helper()
 	var out, errs bytes.Buffer
 	cmd.Stdout, cmd.Stderr = &out, &errs
-	// A command that hangs shows where, instead of hanging the tests.
-	stuck := time.AfterFunc(2*time.Minute, func() { _ = cmd.Process.Signal(syscall.SIGQUIT) })
+	stuck := time.AfterFunc(limit, func() { _ = cmd.Process.Signal(syscall.SIGQUIT) })
 	defer stuck.Stop()
 	err := cmd.Run()
 	var exit *exec.ExitError
@@ -183,12 +188,13 @@ type reply struct {
 	Status   string `json:"status"`
 	ExitCode int    `json:"exit_code"`
 	Data     struct {
-		Run     string       `json:"run"`
-		Dir     string       `json:"dir"`
-		Gates   []gateStatus `json:"gates"`
-		Stopped []string     `json:"stopped"`
-		Rerun   []string     `json:"rerun"`
-		Residue []string     `json:"residue"`
+		Run      string       `json:"run"`
+		Dir      string       `json:"dir"`
+		Gates    []gateStatus `json:"gates"`
+		Stopped  []string     `json:"stopped"`
+		Rerun    []string     `json:"rerun"`
+		Restored []string     `json:"restored"`
+		Residue  []string     `json:"residue"`
 	} `json:"data"`
 	Errors []struct {
 		Code, Message, Hint, File, Host string

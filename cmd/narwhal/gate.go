@@ -13,6 +13,7 @@ import (
 
 	"github.com/narwhal-fleet/narwhal/gates"
 	"github.com/narwhal-fleet/narwhal/gates/record"
+	"github.com/narwhal-fleet/narwhal/gates/serve"
 	"github.com/narwhal-fleet/narwhal/internal/problem"
 )
 
@@ -33,7 +34,7 @@ type gateFlags struct {
 
 func gateVerb(a *app) *cobra.Command {
 	c := &cobra.Command{Use: "gate", Short: "Takes a fleet through gates A to G, looks at the record, goes back"}
-	c.AddCommand(gateRunVerb(a), gatePlanVerb(a), gateStatusVerb(a), gateLogVerb(a), gateVerifyVerb(a), gateRollbackVerb(a), gateRunsVerb(a), gateDiffVerb(a), gateReportVerb(a))
+	c.AddCommand(gateRunVerb(a), gatePlanVerb(a), gateStatusVerb(a), gateLogVerb(a), gateVerifyVerb(a), gateReplaceVerb(a), gateRollbackVerb(a), gateRunsVerb(a), gateDiffVerb(a), gateReportVerb(a), gateWatchVerb(a))
 	return c
 }
 
@@ -131,6 +132,24 @@ func (a *app) approve(ctx context.Context, yes bool) func(gates.Info, gates.Plan
 	}
 }
 
+// askToGoOn shows what would happen and asks the terminal; where there is none it refuses, with
+// the hint. why says what needs approval, what names it.
+func (a *app) askToGoOn(ctx context.Context, show func(io.Writer), why, what, hint string) error {
+	if !isTerminal(a.in) {
+		return problem.New(problem.Refused, "approval_missing", why+" and nobody approved it", hint)
+	}
+	show(a.err)
+	fmt.Fprint(a.err, "Go on? [y/N] ")
+	ok, err := a.askYes(ctx)
+	if err != nil {
+		return err
+	}
+	if !ok {
+		return problem.New(problem.Refused, "approval_missing", what+" was not approved", "")
+	}
+	return nil
+}
+
 // askYes waits for a line on the terminal, or for the command's end.
 func (a *app) askYes(ctx context.Context) (bool, error) {
 	got := make(chan string, 1)
@@ -168,7 +187,11 @@ type runStatus struct {
 	Fleet  string       `json:"fleet"`
 	Gates  []gateStatus `json:"gates"`
 	Router routerStatus `json:"router"`
-	Dir    string       `json:"dir"`
+	// Acceptance is what gate G hands over.
+	Acceptance *serve.Acceptance `json:"acceptance,omitempty"`
+	// Replacement is one that is not finished.
+	Replacement *replacementStatus `json:"replacement,omitempty"`
+	Dir         string             `json:"dir"`
 }
 
 type gateStatus struct {
@@ -199,7 +222,7 @@ type routerStatus struct {
 
 // status reads the state of the run; stale marks what the inputs of now withdraw.
 func (s *session) status() runStatus {
-	return statusOf(s.fleet.Deploy.Name, s.run, s.dir, s.record.State(), s.runner.Stale(), s.fleet.Deploy.Router.Listen)
+	return statusOf(s.fleet.Deploy.Name, s.run, s.dir, s.record.State(), s.runner.Stale(), s.fleet.Deploy.Router.Listen).accepted(s.record.State(), s.record.Load)
 }
 
 func statusOf(name, run, dir string, state record.State, stale map[record.Key]string, listen string) runStatus {
@@ -238,6 +261,7 @@ func statusOf(name, run, dir string, state record.State, stale map[record.Key]st
 		}
 		out.Gates = append(out.Gates, gs)
 	}
+	out.Replacement = replacementOf(state)
 	if g := state.Gates["G"]; g.State == record.VerdictPassed {
 		out.Router = routerStatus{URL: "http://" + listen, Tunnel: "narwhal tunnel"}
 	}
@@ -256,6 +280,10 @@ func (r runStatus) print(w io.Writer) {
 			fmt.Fprintf(w, "; %s", g.Because)
 		}
 		fmt.Fprintln(w)
+	}
+	r.Replacement.print(w)
+	for _, line := range acceptanceLines(r.Acceptance) {
+		fmt.Fprintf(w, "    %s\n", line)
 	}
 	if r.Router.URL != "" {
 		fmt.Fprintf(w, "router %s on its host; %s opens it here\n", r.Router.URL, r.Router.Tunnel)

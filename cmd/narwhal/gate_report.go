@@ -31,7 +31,7 @@ func gateReportVerb(a *app) *cobra.Command {
 			if err != nil {
 				return err
 			}
-			st := statusOf(v.fleet.Deploy.Name, filepath.Base(v.snap.Dir), v.snap.Dir, v.snap.State, map[record.Key]string{}, v.fleet.Deploy.Router.Listen)
+			st := statusOf(v.fleet.Deploy.Name, filepath.Base(v.snap.Dir), v.snap.Dir, v.snap.State, map[record.Key]string{}, v.fleet.Deploy.Router.Listen).accepted(v.snap.State, v.snap.Load)
 			var b []byte
 			switch as {
 			case "text":
@@ -62,6 +62,7 @@ type reportData struct {
 	Heat    fabric.Heat
 	Facts   []string
 	Summary string
+	Rates   []reportRate
 }
 
 // reportHTML is one page without outside references. Text from hosts is escaped by the
@@ -75,20 +76,7 @@ func reportHTML(st runStatus, state record.State, load func(record.Ref) ([]byte,
 	if view.Fleet.Deploy != nil {
 		d.Heat = fabric.HeatOf(view)
 	}
-	var trial struct {
-		Points []struct {
-			Rate  float64 `json:"rate"`
-			Score struct {
-				Offered, Qualified int
-				Attainment         float64
-			} `json:"score"`
-		} `json:"points"`
-	}
-	if view.Decode("G/trial", &trial) == nil {
-		for _, p := range trial.Points {
-			d.Summary += fmt.Sprintf("%d of %d offered requests within the SLO at %g/s (%.1f%%). ", p.Score.Qualified, p.Score.Offered, p.Rate, 100*p.Score.Attainment)
-		}
-	}
+	d.Summary, d.Rates = handedOver(st.Acceptance), reportRates(st.Acceptance)
 	t, err := template.New("report").Parse(reportTemplate)
 	if err != nil {
 		return nil, fmt.Errorf("read the report's template: %w", err)

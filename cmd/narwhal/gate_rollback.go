@@ -9,6 +9,7 @@ import (
 	"github.com/spf13/cobra"
 
 	"github.com/narwhal-fleet/narwhal/gates"
+	"github.com/narwhal-fleet/narwhal/gates/record"
 	"github.com/narwhal-fleet/narwhal/internal/problem"
 )
 
@@ -16,7 +17,9 @@ type rollbackData struct {
 	Run string `json:"run"`
 	gates.RollbackResult
 	Plan []gates.UndoStep `json:"plan"`
-	Dry  bool             `json:"dry_run"`
+	// Unowned are processes for which it is refused.
+	Unowned []gates.Unowned `json:"unowned,omitempty"`
+	Dry     bool            `json:"dry_run"`
 }
 
 func gateRollbackVerb(a *app) *cobra.Command {
@@ -36,7 +39,7 @@ func gateRollbackVerb(a *app) *cobra.Command {
 			if err != nil {
 				return err
 			}
-			d := rollbackData{Run: s.run, Plan: p.Steps, Dry: dry, RollbackResult: gates.RollbackResult{To: p.To, Rerun: p.Rerun, Stopped: []string{}, Restored: []string{}, Residue: []string{}}}
+			d := rollbackData{Run: s.run, Plan: p.Steps, Dry: dry, RollbackResult: gates.RollbackResult{To: p.To, Rerun: p.Rerun, Stopped: []string{}, Restored: []string{}, Residue: []string{}, Findings: []record.Finding{}}, Unowned: p.Unowned}
 			if d.Plan == nil {
 				d.Plan = []gates.UndoStep{}
 			}
@@ -50,11 +53,11 @@ func gateRollbackVerb(a *app) *cobra.Command {
 			s.runner.Approve = func(gates.Info, gates.Plan) error { return nil }
 			d.RollbackResult, err = s.runner.Rollback(cmd.Context(), p)
 			a.result = &result{data: d, text: d.print, status: problem.Success}
-			if len(d.Residue) > 0 && err == nil {
+			if err == nil {
+				a.result.problems = d.problems()
+			}
+			if len(a.result.problems) > 0 {
 				a.result.status = problem.Residue
-				for _, r := range d.Residue {
-					a.result.problems = append(a.result.problems, problem.New(problem.Residue, "residue", r, "look at that host, then run the same rollback again"))
-				}
 			}
 			return err
 		},
@@ -67,27 +70,34 @@ func gateRollbackVerb(a *app) *cobra.Command {
 	return c
 }
 
+// problems are what it left other than the record says.
+func (d rollbackData) problems() (out []*problem.Problem) {
+	for _, r := range d.Residue {
+		out = append(out, problem.New(problem.Residue, "residue", r, "look at that host, then run the same rollback again"))
+	}
+	for _, f := range d.Findings {
+		if f.Note {
+			continue
+		}
+		p := problem.New(problem.Residue, f.Code, f.Message, f.Hint)
+		p.Host, p.Engine, p.Evidence, p.Want, p.Got = f.Host, f.Engine, f.Evidence, f.Want, f.Got
+		out = append(out, p)
+	}
+	return out
+}
+
 func (a *app) approveRollback(ctx context.Context, yes bool, d rollbackData) error {
 	if yes {
 		return nil
 	}
-	if !isTerminal(a.in) {
-		return problem.New(problem.Refused, "approval_missing", "a rollback changes hosts and nobody approved it", "look at it with --dry-run, then give --yes")
-	}
-	d.print(a.err)
-	fmt.Fprint(a.err, "Go on? [y/N] ")
-	ok, err := a.askYes(ctx)
-	if err != nil {
-		return err
-	}
-	if !ok {
-		return problem.New(problem.Refused, "approval_missing", "the rollback was not approved", "")
-	}
-	return nil
+	return a.askToGoOn(ctx, d.print, "a rollback changes hosts", "the rollback", "look at it with --dry-run, then give --yes")
 }
 
 func (d rollbackData) print(w io.Writer) {
-	if len(d.Stopped)+len(d.Restored)+len(d.Residue) == 0 {
+	for _, u := range d.Unowned {
+		fmt.Fprintf(w, "refused for %s on %s: %s\n", oneLine(u.Name), u.Host, oneLine(u.Why))
+	}
+	if len(d.Stopped)+len(d.Restored)+len(d.Residue)+len(d.Findings) == 0 {
 		fmt.Fprintf(w, "to gate %s, newest first:\n", d.To)
 		for _, s := range d.Plan {
 			fmt.Fprintf(w, "  %-30s on %s, within %s\n", s.Title, s.Host, s.Limit)
@@ -99,6 +109,9 @@ func (d rollbackData) print(w io.Writer) {
 	fmt.Fprintf(w, "  must run again: %s\n", list(d.Rerun))
 	for _, r := range d.Residue {
 		fmt.Fprintf(w, "  left behind: %s\n", r)
+	}
+	for _, f := range d.Findings {
+		fmt.Fprintf(w, "  %s: %s\n", f.Code, oneLine(f.Message))
 	}
 }
 

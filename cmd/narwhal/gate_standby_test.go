@@ -8,27 +8,36 @@ import (
 	"strings"
 	"testing"
 
+	"github.com/narwhal-fleet/narwhal/gates/record"
 	"github.com/narwhal-fleet/narwhal/gates/serve"
 	"github.com/narwhal-fleet/narwhal/internal/process"
 )
 
-// standing is the newest evidence of the standby.
-func (w *world) standing() (s serve.Standing) {
+// newest is the newest evidence under a key.
+func newest[T any](w *world, key record.Key) (v T) {
 	w.t.Helper()
-	snap := w.latest()
-	e, ok := snap.State.Evidence("G/standing")
+	return evidenceOf[T](w.t, w.latest(), key)
+}
+
+// evidenceOf is the newest evidence of a record under a key.
+func evidenceOf[T any](t *testing.T, snap *record.Snapshot, key record.Key) (v T) {
+	t.Helper()
+	e, ok := snap.State.Evidence(key)
 	if !ok {
-		w.t.Fatal("no evidence of a standby")
+		t.Fatalf("no evidence %s", key)
 	}
 	b, err := snap.Load(e.Ref)
 	if err == nil {
-		err = json.Unmarshal(b, &s)
+		err = json.Unmarshal(b, &v)
 	}
 	if err != nil {
-		w.t.Fatal(err)
+		t.Fatal(err)
 	}
-	return s
+	return v
 }
+
+// standing is the newest evidence of the standby.
+func (w *world) standing() serve.Standing { return newest[serve.Standing](w, "G/standing") }
 
 // TestStandbyThroughTheGates starts a router with its standby, restarts both, loses one after
 // the other, and goes back.
@@ -61,8 +70,8 @@ func TestStandbyThroughTheGates(t *testing.T) {
 		if got := made(t, w.latest(), seq); !slices.Contains(got, "G/router") || !slices.Contains(got, "G/standby") || !slices.Contains(got, "G/standing") {
 			t.Errorf("made again %v", got)
 		}
-		// The standby did not take the router's place meanwhile.
-		if s := w.standing(); !s.Standing || s.Epoch != 2 {
+		// The standby took the router's place and gave it back.
+		if s := w.standing(); !s.Standing || s.Epoch != 3 {
 			t.Errorf("%+v", s)
 		}
 	})
@@ -80,7 +89,7 @@ func TestStandbyThroughTheGates(t *testing.T) {
 		if got := w.reply(w.must(0, w.gates())).states(); got != allPassed {
 			t.Errorf("gates are %s", got)
 		}
-		if s := w.standing(); !s.Standing || s.Epoch != 4 || !strings.HasPrefix(s.Holder, w.sbx.Hosts[0].ID+"/router:") {
+		if s := w.standing(); !s.Standing || s.Epoch != 5 || !strings.HasPrefix(s.Holder, w.sbx.Hosts[0].ID+"/router:") {
 			t.Errorf("%+v", s)
 		}
 	})

@@ -45,6 +45,7 @@ func gateStatusVerb(a *app) *cobra.Command {
 			delete(inputs, "release") // this reading does not say which binary runs the gates
 			stale := gates.StaleUnder(pipeline(), v.fleet, v.snap.State, inputs, v.snap.Load)
 			d := statusOf(v.fleet.Deploy.Name, filepath.Base(v.snap.Dir), v.snap.Dir, v.snap.State, stale, v.fleet.Deploy.Router.Listen)
+			d = d.accepted(v.snap.State, v.snap.Load)
 			if !v.held() {
 				d.cutOff()
 			}

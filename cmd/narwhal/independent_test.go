@@ -535,7 +535,7 @@ func TestRecordFormatNamesTheEvidence(t *testing.T) {
 		for _, key := range g.Expect(f) {
 			kind := key.Gate() + "/" + key.Kind()
 			of, ok := subjects[strings.Join(key.Subjects(), "/")]
-			if kind == "G/standby" || kind == "G/standing" {
+			if kind == "G/standby" || kind == "G/standing" || kind == "G/drain-standby" {
 				of = "standby"
 			}
 			if kind == "A/hardware" {

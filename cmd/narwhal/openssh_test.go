@@ -104,7 +104,7 @@ func sshWorld(t *testing.T, hosts []netns.HostInfo, name string, reach func(netn
 			"name": name, "hosts": entries, "engines": places, "defaults": map[string]any{"launch": "sim"},
 			"launch": map[string]any{"sim": map[string]any{"kind": "simulated", "ready_within": "30s", "stop_within": "10s"}},
 			"router": map[string]any{"host": hosts[0].ID, "listen": "127.0.0.1:8000"},
-			"fabric": map[string]any{"interface": "eth1", "prompt_tokens": 64, "sample": "100ms", "streams": 1},
+			"fabric": map[string]any{"interface": "eth1", "prompt_tokens": 64, "sample": "100ms", "streams": 1, "under_decode": false},
 			"profile": map[string]any{"prefill_tokens": []any{512, 1024, 2048}, "prefill_repeats": 3, "decode_requests": []any{1, 6},
 				"decode_tokens": []any{64, 512}, "output_tokens": 8, "pair_tokens": 64},
 			"trial":  map[string]any{"rates": []any{20}, "requests": 20, "attainment": 0.5, "max_input_tokens": 400, "max_output_tokens": 8},

@@ -102,7 +102,11 @@ func (l *lines) draw() {
 		return
 	}
 	title, since := l.oldest()
-	s := fmt.Sprintf("gate %s: %d done, %d running, %s: %s", l.gate, l.ended, len(l.running), time.Since(since).Round(100*time.Millisecond), title)
+	what := "gate " + l.gate
+	if l.gate == "" { // asked without the gates
+		what = "engines"
+	}
+	s := fmt.Sprintf("%s: %d done, %d running, %s: %s", what, l.ended, len(l.running), time.Since(since).Round(100*time.Millisecond), title)
 	if r := []rune(s); len(r) >= l.width {
 		s = string(r[:l.width-1])
 	}

@@ -46,7 +46,9 @@ var ranges = []limits{
 	{"journal-max-mb", 0, 1 << 20, "MB", "256 MB count; 0 = a file never ends by its size"},
 	{"journal-max-age", 0, 3650 * day, "s", "no file ends by its age; so with 0"},
 	{"journal-keep", 0, 1e6, "files", "all are kept; so with 0"},
+	{"drain", shortly, day, "s", ""},
 	{"hosts", 1, 64, "hosts", ""},
+	{"engines-per-host", 1, 8, "engines", ""},
 	{"pid", 0, 1 << 31, "", "0 = no process"},
 	{"side-channel", 0, 65535, "", "0 = none"},
 	{"prefill-at-start", 0, 1e6, "engines", "the model's number counts"},
@@ -69,6 +71,7 @@ var ranges = []limits{
 	{"max-output", 0, 1e7, "tokens", ""},
 	{"speed", 0.001, 1e6, "times", ""},
 	{"timeout", shortly, day, "s", ""},
+	{"deadline", shortly, day, "s", ""},
 	{"max-inflight", 1, 1e6, "requests", ""},
 	{"chars-per-token", 0, 1000, "characters", "they are measured"},
 	{"warmup", 0, 1e5, "requests", ""},
@@ -76,6 +79,14 @@ var ranges = []limits{
 	{"sample-every", 0.05, 3600, "s", ""},
 	{"attainment", 0, 1, "", "there is no threshold"},
 	{"max-lag", 0, 3600, "s", "there is no threshold"},
+	{"budget", 0.001, 100, "%", ""},
+	{"every", shortly, day, "s", ""},
+	{"overdue", 0, 365 * day, "s", ""},
+	{"repeats", 1, 1000, "times", ""},
+	{"prefill-repeats", 1, 100, "samples", "deploy.profile counts, or 3"},
+	{"decode-tokens", 3, 4096, "tokens", "deploy.profile counts, or 32"},
+	{"sweep-budget", shortly, day, "s", "deploy.profile counts, or 2 minutes"},
+	{"rounds", 0, 1e9, "rounds", "0 goes on until it is interrupted"},
 }
 
 // inRange refuses a flag of the command line whose number is none that it may have.

@@ -124,6 +124,7 @@ func hideEvidence(t *testing.T, w *world, dir string) {
 // one of every attempt and, while attempts bring nothing new, after one more each time.
 // The same command goes on until all gates pass.
 func TestKillAtEveryEvent(t *testing.T) {
+	t.Parallel()
 	w := newWorld(t, 2, nil)
 	kills, after, done := 0, 1, 0
 	killedAt := map[record.Kind]int{}

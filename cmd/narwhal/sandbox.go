@@ -30,16 +30,18 @@ type sandboxData struct {
 func sandboxVerb(a *app) *cobra.Command {
 	c := &cobra.Command{Use: "sandbox", Short: "A fleet of loopback hosts with simulated engines"}
 	var dir string
-	var hosts int
+	var hosts, engines int
 	var secrets []string
 	up := &cobra.Command{
 		Use: "up", Short: "Starts the hosts in the background and prints the fleet file to use", Args: cobra.NoArgs,
-		RunE: func(cmd *cobra.Command, _ []string) error { return a.sandboxUp(cmd.Context(), dir, hosts, secrets) },
+		RunE: func(cmd *cobra.Command, _ []string) error {
+			return a.sandboxUp(cmd.Context(), dir, hosts, engines, secrets)
+		},
 	}
 	serve := &cobra.Command{
 		Use: "serve", Hidden: true, Args: cobra.NoArgs,
 		RunE: func(cmd *cobra.Command, _ []string) error {
-			s, err := startSandbox(dir, hosts, secrets)
+			s, err := startSandbox(dir, hosts, engines, secrets)
 			if err != nil {
 				return err
 			}
@@ -54,6 +56,7 @@ func sandboxVerb(a *app) *cobra.Command {
 	}
 	for _, v := range []*cobra.Command{up, serve} {
 		v.Flags().IntVar(&hosts, "hosts", sandbox.DefaultHosts, "number of hosts, at most 64")
+		v.Flags().IntVar(&engines, "engines-per-host", 1, "engines of each host, at most 8")
 		v.Flags().StringArrayVar(&secrets, "secret", nil, "environment variable that every engine gets by reference; repeat for several")
 	}
 	status := &cobra.Command{
@@ -84,23 +87,26 @@ func (a *app) sandboxDir(dir string) (string, error) {
 }
 
 // startSandbox makes the operator's key and starts the hosts in this process.
-func startSandbox(dir string, hosts int, secrets []string) (*sandbox.Sandbox, error) {
+func startSandbox(dir string, hosts, engines int, secrets []string) (*sandbox.Sandbox, error) {
 	if err := os.MkdirAll(filepath.Join(dir, "keys"), 0o700); err != nil {
 		return nil, problem.Wrap(problem.Failed, "sandbox_folder", "make the sandbox folder", err, "name another one with --dir")
 	}
 	if _, _, err := attest.OpenKeyFile(filepath.Join(dir, "keys", "operator.key"), nil); err != nil {
 		return nil, problem.Wrap(problem.Failed, "sandbox_key", "make the operator's key", err, "remove the folder and start again")
 	}
-	s, err := sandbox.Up(sandbox.Config{Dir: dir, Hosts: hosts, Operator: "keys/operator.key", Secrets: secrets})
+	s, err := sandbox.Up(sandbox.Config{Dir: dir, Hosts: hosts, Engines: engines, Operator: "keys/operator.key", Secrets: secrets})
 	if err != nil {
 		return nil, problem.Wrap(problem.Failed, "sandbox_start", "start the sandbox", err, "a port may be taken: remove "+filepath.Join(dir, "layout.json")+" to choose others")
 	}
 	return s, nil
 }
 
-func (a *app) sandboxUp(ctx context.Context, dir string, hosts int, secrets []string) error {
+func (a *app) sandboxUp(ctx context.Context, dir string, hosts, engines int, secrets []string) error {
 	if hosts < 1 || hosts > sandbox.MaxHosts {
 		return problem.New(problem.Invalid, "invalid_arguments", fmt.Sprintf("%d hosts", hosts), fmt.Sprintf("a sandbox has 1 to %d hosts", sandbox.MaxHosts))
+	}
+	if engines < 1 || engines > sandbox.MaxEngines {
+		return problem.New(problem.Invalid, "invalid_arguments", fmt.Sprintf("%d engines a host", engines), fmt.Sprintf("a sandbox's host has 1 to %d engines", sandbox.MaxEngines))
 	}
 	for _, name := range secrets {
 		if a.getenv(name) == "" {
@@ -119,7 +125,7 @@ func (a *app) sandboxUp(ctx context.Context, dir string, hosts int, secrets []st
 	}
 	ready := filepath.Join(dir, "ready")
 	_ = os.Remove(ready)
-	argv := []string{self, "sandbox", "serve", "--dir", dir, "--hosts", fmt.Sprint(hosts)}
+	argv := []string{self, "sandbox", "serve", "--dir", dir, "--hosts", fmt.Sprint(hosts), "--engines-per-host", fmt.Sprint(engines)}
 	for _, s := range secrets {
 		argv = append(argv, "--secret", s)
 	}

@@ -17,6 +17,7 @@ import (
 	attestlook "github.com/narwhal-fleet/narwhal/attest/look"
 	"github.com/narwhal-fleet/narwhal/fleet"
 	"github.com/narwhal-fleet/narwhal/gates"
+	"github.com/narwhal-fleet/narwhal/gates/install"
 	"github.com/narwhal-fleet/narwhal/gates/record"
 )
 
@@ -217,7 +218,7 @@ func statementsFit(t *testing.T, dir string, rolledBack bool) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	schemas := map[string]statementSchema{gates.PredicateGate: openSchema(t, "gate.v1"), gates.PredicateRollback: openSchema(t, "rollback.v1"), attest.PredicateEngine: openSchema(t, "engine.v1")}
+	schemas := map[string]statementSchema{gates.PredicateGate: openSchema(t, "gate.v1"), gates.PredicateRollback: openSchema(t, "rollback.v1"), attest.PredicateEngine: openSchema(t, "engine.v1"), install.PredicateRelease: openSchema(t, "release.v1")}
 	document := openSchema(t, "attestation.v1")
 	count := map[string]int{}
 	check := func(name string, bundle []byte) {
@@ -251,15 +252,19 @@ func statementsFit(t *testing.T, dir string, rolledBack bool) {
 			}
 			check("seal of "+ev.Gate, raw)
 		case *record.Evidence:
-			if body.Key.Gate() != "E" || body.Key.Kind() != "statement" {
+			if body.Key != "B/manifest" && (body.Key.Gate() != "E" || body.Key.Kind() != "statement") {
 				continue
 			}
 			raw, err := snap.Load(body.Ref)
 			var said struct {
-				Bundle json.RawMessage `json:"bundle"`
+				Bundle    json.RawMessage `json:"bundle"`
+				Statement json.RawMessage `json:"statement"` // of a release
 			}
 			if err != nil || json.Unmarshal(raw, &said) != nil {
 				t.Fatalf("%s: %v", body.Key, err)
+			}
+			if body.Key == "B/manifest" {
+				said.Bundle = said.Statement
 			}
 			check(string(body.Key), said.Bundle)
 		case *record.Plan:
@@ -279,7 +284,7 @@ func statementsFit(t *testing.T, dir string, rolledBack bool) {
 			}
 		}
 	}
-	for kind, n := range map[string]int{gates.PredicateGate: 7, attest.PredicateEngine: 1, "document": 1, gates.PredicateRollback: map[bool]int{true: 1}[rolledBack]} {
+	for kind, n := range map[string]int{gates.PredicateGate: 7, attest.PredicateEngine: 1, install.PredicateRelease: 1, "document": 1, gates.PredicateRollback: map[bool]int{true: 1}[rolledBack]} {
 		if count[kind] < n {
 			t.Errorf("%d statements of %s, want at least %d", count[kind], kind, n)
 		}
@@ -302,6 +307,8 @@ func TestSchemasNameWhatTheCodeWrites(t *testing.T) {
 		{"gate", predicate("gate.v1"), gates.SealedGate{}},
 		{"evidence", def("gate.v1", "evidence"), gates.SealedObject{}},
 		{"rollback", predicate("rollback.v1"), gates.SealedRollback{}},
+		{"release", predicate("release.v1"), install.Released{}},
+		{"binary", def("release.v1", "binary"), gates.Binary{}},
 		{"contract", def("engine.v1", "contract"), fleet.Contract{}},
 		{"contract of a document", def("attestation.v1", "contract"), fleet.Contract{}},
 	} {
@@ -345,6 +352,9 @@ func collect(typ reflect.Type, names, always *[]string) {
 		name, options, _ := strings.Cut(f.Tag.Get("json"), ",")
 		if f.Anonymous && name == "" {
 			collect(f.Type, names, always)
+			continue
+		}
+		if name == "-" {
 			continue
 		}
 		*names = append(*names, name)

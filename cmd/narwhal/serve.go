@@ -79,6 +79,9 @@ func (a *app) serve(cmd *cobra.Command, f serveFlags) error {
 	if err := f.ha.valid(cmd.Flags().Changed); err != nil {
 		return err
 	}
+	if !f.check {
+		a.unwaited()
+	}
 	cfg, err := a.routerConfig(cmd.Context(), f)
 	if err != nil {
 		return err
@@ -114,11 +117,12 @@ func (a *app) serve(cmd *cobra.Command, f serveFlags) error {
 		return problem.Wrap(problem.Invalid, "traces", "send traces", err, "OTEL_EXPORTER_OTLP_ENDPOINT names the collector, for example http://127.0.0.1:4318")
 	}
 	defer endTraces()
+	boundClients(&cfg)
 	r, err := newRouter(cfg)
 	if err != nil {
 		return err
 	}
-	warnOpenFiles(a.err, cmp.Or(cfg.MaxConcurrent, cfg.Fleet.Serving.MaxConnections))
+	warnOpenFiles(a.err, cmp.Or(cfg.MaxConcurrent, cfg.Fleet.Serving.MaxConnections), cfg.HTTP.MaxClients)
 	up := false
 	if err := r.Serve(cmd.Context(), func() { up = true; a.standing(r, cfg) }); err != nil {
 		return serveProblem(cfg.Listen, up, err)
@@ -134,7 +138,7 @@ func newRouter(cfg router.Config) (*router.Router, error) {
 	}
 	if err != nil {
 		return nil, problem.Wrap(problem.Invalid, "router_config", "check the router's configuration", err,
-			"narwhal validate FILE names lines of a fleet file; narwhal gate run --to F measures engines and writes their profiles")
+			"narwhal validate FILE names lines of a fleet file; narwhal profile, or narwhal gate run --to F, measures engines and writes their profiles")
 	}
 	return r, nil
 }
@@ -148,6 +152,10 @@ func (a *app) standing(r *router.Router, cfg router.Config) {
 		fmt.Fprintf(a.err, "narwhal: waiting to serve %s on %s\n", model, r.Addr())
 	case held != nil:
 		fmt.Fprintf(a.err, "narwhal: fenced, not serving %s on %s: %s (%s)\n", model, r.Addr(), why, held)
+		if held.Damaged != nil {
+			fmt.Fprintf(a.err, "narwhal: hint: if nobody writes the lease, this router claims it and serves at about %s, without another step\n", r.Reclaims(held).UTC().Format(time.RFC3339))
+			return
+		}
 		fmt.Fprintf(a.err, "narwhal: hint: this router is fenced while that one serves; to take over at once, end it and start it as a standby: narwhal standby --of http://HOST:PORT, where that router listens\n")
 	case why != "":
 		fmt.Fprintf(a.err, "narwhal: up on %s, not serving %s yet: %s\n", r.Addr(), model, why)
@@ -184,6 +192,9 @@ func (a *app) routerConfig(ctx context.Context, f serveFlags) (router.Config, er
 		return router.Config{}, err
 	}
 	printWarnings(a.err, l.doc.Warnings)
+	if err := enoughFiles(len(l.fleet.Engines)); err != nil {
+		return router.Config{}, err
+	}
 	level, ok := levels[f.level]
 	if !ok {
 		return router.Config{}, problem.New(problem.Invalid, "invalid_arguments", fmt.Sprintf("no log level %q", f.level), "use debug, info, warn or error")
@@ -199,12 +210,16 @@ func (a *app) routerConfig(ctx context.Context, f serveFlags) (router.Config, er
 		return router.Config{}, err
 	}
 	cfg := router.Config{Fleet: l.fleet, Profiles: store, Listen: f.listen, JournalPath: f.journal, Journal: f.rows.options(), MaxConcurrent: f.limit, Release: version,
-		Logger: slog.New(slog.NewJSONHandler(a.err, &slog.HandlerOptions{Level: level}))}
+		Logger: slog.New(slog.NewJSONHandler(a.err, &slog.HandlerOptions{Level: level})), LogDropped: a.logDropped()}
 	if cfg.Listen == "" {
 		cfg.Listen = net.JoinHostPort(strings.Trim(f.host, "[]"), strconv.Itoa(f.port))
 	}
 	if cfg.JournalPath == "" {
 		cfg.JournalPath = filepath.Join(filepath.Dir(l.fleet.Profiles.Path), "journal.jsonl")
+	}
+	path := l.fleet.Profiles.Path
+	cfg.ReadProfiles = func(ctx context.Context) ([]byte, error) {
+		return storeBytes(ctx, path)
 	}
 	if attested(l.fleet) {
 		side := newSidecars(l.fleet)
@@ -214,15 +229,25 @@ func (a *app) routerConfig(ctx context.Context, f serveFlags) (router.Config, er
 }
 
 func readProfiles(ctx context.Context, path string) (profile.Store, error) {
-	b, err := within(ctx, func() ([]byte, error) { return bounded(path, maxProfiles) })
+	b, err := storeBytes(ctx, path)
 	if err != nil {
-		return profile.Store{}, problem.Wrap(problem.Invalid, "profiles_unreadable", "read the profiles", err, "gate F writes them; or set profiles.path")
+		return profile.Store{}, problem.Wrap(problem.Invalid, "profiles_unreadable", "read the profiles", err, "narwhal profile, or gate F, measures the engines and writes them; --profiles or profiles.path names another file")
 	}
 	s, err := profile.ReadStore(bytes.NewReader(b))
 	if err != nil {
-		return s, problem.Wrap(problem.Invalid, "profiles_invalid", "read the profiles", err, "--profiles or profiles.path names the store; narwhal gate run --to F measures the engines and writes it: gate G places it on the router's host as router/profiles.json")
+		return s, problem.Wrap(problem.Invalid, "profiles_invalid", "read the profiles", err, "--profiles or profiles.path names the store; narwhal profile, or narwhal gate run --to F, measures the engines and writes it: gate G places it on the router's host as router/profiles.json")
 	}
 	return s, nil
+}
+
+// storeBytes reads a profile store, which is a regular file: of a pipe nobody would be the writer.
+func storeBytes(ctx context.Context, path string) ([]byte, error) {
+	return within(ctx, func() ([]byte, error) {
+		if err := regular(path); err != nil {
+			return nil, err
+		}
+		return bounded(path, maxProfiles)
+	})
 }
 
 // bounded reads a file of at most so many bytes.
@@ -273,16 +298,19 @@ func (s sidecars) read(ctx context.Context, iid string, id engine.Identity) (att
 	}
 	resp, err := s.client.Do(req)
 	if err != nil {
-		return attest.Response{}, fmt.Errorf("verify engine %s: %w", iid, err)
+		return attest.Response{}, fmt.Errorf("verify engine %s: %w: %w", iid, router.ErrUnvouched, err)
 	}
 	defer resp.Body.Close()
 	b, err := io.ReadAll(io.LimitReader(resp.Body, attest.MaxResponse+1))
-	if err != nil || resp.StatusCode != http.StatusOK {
-		return attest.Response{}, fmt.Errorf("verify engine %s: its sidecar answered %d", iid, resp.StatusCode)
+	if err != nil {
+		return attest.Response{}, fmt.Errorf("verify engine %s: %w: %w", iid, router.ErrUnvouched, err)
+	}
+	if resp.StatusCode != http.StatusOK {
+		return attest.Response{}, fmt.Errorf("verify engine %s: %w: it answered %d", iid, router.ErrUnvouched, resp.StatusCode)
 	}
 	r, err := attest.ParseResponse(b)
 	if err != nil {
-		return r, fmt.Errorf("verify engine %s: %w", iid, err)
+		return r, fmt.Errorf("verify engine %s: %w: %w", iid, router.ErrUnvouched, err)
 	}
 	if r.EngineVersion != id.Version || math.Abs(r.ProcessStart-id.ProcessStart) > 1e-3 {
 		return r, fmt.Errorf("verify engine %s: its sidecar attests another process", iid)

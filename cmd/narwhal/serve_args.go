@@ -67,7 +67,7 @@ func serveProblem(listen string, up bool, err error) error {
 		return problem.Wrap(problem.Failed, "not_permitted", "serve the fleet", err, "a port below 1024 needs rights, and so does the journal's folder: choose others with --listen and --journal")
 	}
 	if errors.Is(err, router.ErrGeneration) {
-		return problem.Wrap(problem.Failed, "profiles_stale", "serve the fleet", err, "an engine that restarted needs a new profile: narwhal gate run --to F measures the live engines and writes the store; start again with it")
+		return problem.Wrap(problem.Failed, "profiles_stale", "serve the fleet", err, "an engine that restarted needs a new profile: narwhal profile --overwrite, or narwhal gate run --to F, measures the live engines and writes the store; start again with it")
 	}
 	return problem.Wrap(problem.Failed, "serve_failed", "serve the fleet", err, "the log lines above say more")
 }

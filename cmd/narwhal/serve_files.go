@@ -6,6 +6,7 @@ import (
 	"os"
 	"path/filepath"
 
+	"github.com/narwhal-fleet/narwhal/internal/atomicfile"
 	"github.com/narwhal-fleet/narwhal/internal/filelock"
 	"github.com/narwhal-fleet/narwhal/internal/problem"
 )
@@ -43,5 +44,6 @@ func holdState(path string) (end func(), err error) {
 	case err != nil:
 		return nil, problem.Wrap(problem.Failed, "no_state_file", "hold the state file", err, "--state-path, or recovery.state_path, names a file in a folder that this router may write")
 	}
+	atomicfile.Sweep(path)
 	return h.Release, nil
 }

@@ -4,7 +4,6 @@ import (
 	"cmp"
 	"context"
 	"errors"
-	"fmt"
 	"net"
 	"net/url"
 	"os"
@@ -101,6 +100,9 @@ func (f *haFlags) valid(given func(string) bool) error {
 		return bad("a standby needs a lease", "--lease-path FILE that both routers reach, or --lease-etcd ENDPOINTS; the primary needs the same")
 	case len(f.etcd) == 0 && (given("lease-etcd-key") || f.user != "" || f.pass != "" || f.ca != "" || f.cert != "" || f.private != ""):
 		return bad("options of etcd without --lease-etcd", "--lease-etcd https://HOST:2379")
+	}
+	if err := lease.CheckID(f.id); err != nil {
+		return problem.Wrap(problem.Invalid, "invalid_arguments", "read --router-id", err, "--router-id NAME, a short word such as router-a; without it the router's address is its name")
 	}
 	if u, err := url.Parse(f.of); f.of != "" && (err != nil || u.Host == "" || u.User != nil || u.RawQuery != "" || u.Scheme != "http" && u.Scheme != "https") {
 		return bad("--of or --standby-of is no address of a router", "http://HOST:PORT, without user and query")
@@ -201,6 +203,9 @@ func (f *haFlags) inEtcd(a *app, cfg *router.Config, holder string) (func(), err
 	if err != nil {
 		return nil, err
 	}
+	o.Mended = func(why error) {
+		cfg.Logger.Warn("lease in etcd is written anew", "key", o.Key, "error", why.Error())
+	}
 	s, err := etcd.Open(o)
 	if err != nil {
 		return nil, problem.Wrap(problem.Invalid, "lease", "open the lease in etcd", err, "--lease-etcd names endpoints like https://HOST:2379")
@@ -209,9 +214,11 @@ func (f *haFlags) inEtcd(a *app, cfg *router.Config, holder string) (func(), err
 	// etcd cannot know that a process has died: a guard beside this one tells it.
 	if exe, err := os.Executable(); err == nil {
 		args := append([]string{"lease-guard", "--holder", holder, "--model", cfg.Fleet.Model}, f.etcdArgs()...)
-		if err := lease.StartGuard(exec.Command(exe, args...)); err != nil {
-			fmt.Fprintf(a.err, "narwhal: warning: no guard of the lease: %v; after a crash a standby waits for its expiry\n", err)
-		}
+		g := lease.KeepGuard(func() *exec.Cmd { return exec.Command(exe, args...) }, func(err error) {
+			cfg.Logger.Warn("no guard of the lease: until it is started anew, a standby waits for the lease's expiry after a crash", "error", err.Error())
+		})
+		cfg.HA.GuardEnds = g.Ends
+		return func() { g.Close(); _ = s.Close() }, nil
 	}
 	return func() { _ = s.Close() }, nil
 }

@@ -19,6 +19,7 @@ import (
 	"github.com/narwhal-fleet/narwhal/fleet"
 	"github.com/narwhal-fleet/narwhal/runtime/engine"
 	"github.com/narwhal-fleet/narwhal/runtime/engine/simulated"
+	"github.com/narwhal-fleet/narwhal/runtime/engine/simulated/simulatedtest"
 	"github.com/narwhal-fleet/narwhal/runtime/profile"
 	"github.com/narwhal-fleet/narwhal/runtime/router"
 )
@@ -26,12 +27,14 @@ import (
 // plainFleet is a served fleet without a pipeline: two engines in this process, a plain
 // document and profiles.
 type plainFleet struct {
+	engines  []*simulated.Server // as in the document
 	t        *testing.T
 	bin, dir string
 	fleet    string
 }
 
-func newPlainFleet(t *testing.T) *plainFleet {
+// plainFolder is where a document and its engines will be.
+func plainFolder(t *testing.T) *plainFleet {
 	t.Helper()
 	if testing.Short() {
 		t.Skip("starts processes")
@@ -42,18 +45,18 @@ func newPlainFleet(t *testing.T) *plainFleet {
 	}
 	p := &plainFleet{t: t, bin: bin, dir: t.TempDir()}
 	p.fleet = filepath.Join(p.dir, "fleet.json")
+	return p
+}
+
+func newPlainFleet(t *testing.T) *plainFleet {
+	t.Helper()
+	p := plainFolder(t)
 	var engines []any
 	var rows []profile.Row
 	for _, e := range [][2]string{{"p0", "prefill"}, {"d0", "decode"}} {
-		s, err := simulated.New(simulated.Config{Model: "tern-tiny", SideChannel: "127.0.0.1:0",
-			Simulated: fleet.Simulated{PrefillA: 0.002, PrefillB: 2e-6, DecodeD: 0.002, DecodeE: 1e-5, BlockSize: 16, Blocks: 2049, MaxModelLen: 8192, MaxNumSeqs: 64, MaxBatched: 8192, LeaseS: 20}})
-		if err != nil {
-			t.Fatal(err)
-		}
-		if err := s.Start(t.Context()); err != nil {
-			t.Fatal(err)
-		}
-		t.Cleanup(s.Stop)
+		s := simulatedtest.Start(t, simulated.Config{Model: "tern-tiny", SideChannel: "127.0.0.1:0",
+			Simulated: fleet.Simulated{PrefillA: 0.002, PrefillB: 2e-6, DecodeD: 0.002, DecodeE: 1e-5, BlockSize: 16, Blocks: 2049, MaxModelLen: 8192, MaxNumSeqs: 64, MaxBatched: 8192, LeaseS: 20}}, nil)
+		p.engines = append(p.engines, s)
 		c, err := engine.NewClient(s.URL(), engine.Options{})
 		if err != nil {
 			t.Fatal(err)
@@ -218,6 +221,7 @@ func TestServeArguments(t *testing.T) {
 		{[]string{"--keep-alive", "NaN"}, 2, "--keep-alive takes"},
 		{[]string{"--journal-max-age", "-1s"}, 2, "--journal-max-age takes"},
 		{[]string{"--standby-takeover-after", "0"}, 2, "1 to 1000 looks"},
+		{[]string{"--lease-path", "lease.json", "--router-id", "a\nb"}, 2, "--router-id NAME"},
 		{[]string{"--listen", busy.Addr().String()}, 4, "ss -ltnp"},
 		{[]string{"--listen", "192.0.2.1:0"}, 4, "address"},
 	} {

@@ -7,10 +7,8 @@ import (
 	"encoding/json"
 	"errors"
 	"fmt"
-	"io"
 	"os"
 	"path/filepath"
-	"runtime"
 	"strconv"
 	"time"
 
@@ -202,31 +200,6 @@ func (s *session) connect(policy func(remote.Operation) error) gates.Connect {
 		}
 		return h, nil
 	}
-}
-
-// release describes the binary that the hosts shall carry.
-func (s *session) release() (gates.Release, error) {
-	rel := gates.Release{Path: s.path(s.fleet.Deploy.Release.Binary), Arch: runtime.GOOS + "/" + runtime.GOARCH}
-	if s.fleet.Deploy.Release.Binary == "" {
-		exe, err := os.Executable()
-		if err != nil {
-			return rel, fmt.Errorf("find own binary: %w", err)
-		}
-		rel.Path = exe
-	} else {
-		rel.Arch = "" // another binary may be for another machine; the host proves that it runs
-	}
-	f, err := os.Open(rel.Path)
-	if err != nil {
-		return rel, problem.Wrap(problem.Invalid, "release_unreadable", "read the release", err, "check deploy.release.binary")
-	}
-	defer f.Close()
-	h := sha256.New()
-	if rel.Bytes, err = io.Copy(h, f); err != nil {
-		return rel, problem.Wrap(problem.Invalid, "release_unreadable", "read the release", err, "check deploy.release.binary")
-	}
-	rel.SHA256 = hex.EncodeToString(h.Sum(nil))
-	return rel, nil
 }
 
 // signer is the operator's key: the fleet's, else the state folder's own, made on first use.

@@ -17,8 +17,8 @@ func tunnelVerb(a *app) *cobra.Command {
 	var f gateFlags
 	var local string
 	c := &cobra.Command{
-		Use: "tunnel", Short: "Opens, and keeps open, the way to the fleet's router", Args: cobra.NoArgs,
-		Long: "Looks for the router, prints its local address and keeps the tunnel open, on the same port after\na loss. Tells when the router goes away and when it is back.\nEnds in order on SIGTERM or SIGINT, with exit code 0.",
+		Use: "tunnel", Short: "Opens, and keeps open, the way to the fleet's router and monitoring", Args: cobra.NoArgs,
+		Long: "Looks for the router, prints its local address and keeps the tunnel open, on the same port after\na loss. Tells when the router goes away and when it is back.\nWhere the fleet file has a deploy.monitoring, the ports of Prometheus and Grafana are opened too, on\nfree local ones.\nEnds in order on SIGTERM or SIGINT, with exit code 0.",
 		RunE: func(cmd *cobra.Command, _ []string) error {
 			if local != "" {
 				if err := loopbackAddress(local); err != nil {
@@ -41,8 +41,12 @@ func tunnelVerb(a *app) *cobra.Command {
 				return err
 			}
 			connect, opened := s.connect(nil), false
+			ctx, cancel := context.WithCancel(cmd.Context())
+			wait := func() {}
+			defer func() { cancel(); wait() }()
+			beside := sync.OnceFunc(func() { wait = a.keepSides(ctx, connect, sides(v.fleet)) })
 			for cmd.Context().Err() == nil {
-				addr, err := a.hold(cmd, connect, v, local, opened)
+				addr, err := a.hold(cmd, connect, v, local, opened, beside)
 				if cmd.Context().Err() != nil {
 					break // asked to end, be it while it connects
 				}
@@ -68,8 +72,8 @@ func tunnelVerb(a *app) *cobra.Command {
 }
 
 // hold keeps one tunnel until it is lost or the command ends. The first one needs a router
-// behind it.
-func (a *app) hold(cmd *cobra.Command, connect gates.Connect, v readOnly, local string, again bool) (string, error) {
+// behind it; beside is called once the router's address is printed.
+func (a *app) hold(cmd *cobra.Command, connect gates.Connect, v readOnly, local string, again bool, beside func()) (string, error) {
 	r := v.fleet.Deploy.Router
 	h, err := connect(cmd.Context(), r.Host)
 	if err != nil {
@@ -90,6 +94,7 @@ func (a *app) hold(cmd *cobra.Command, connect gates.Connect, v readOnly, local 
 		fmt.Fprintf(a.err, "router does not answer (%s)\n", oneLine(seen.Error()))
 	}
 	fmt.Fprintf(a.out, "router http://%s\n", t.Addr())
+	beside()
 	var looking sync.WaitGroup
 	ctx, cancel := context.WithCancel(cmd.Context())
 	looking.Go(func() { keepLooking(ctx, t, a.err, seen == nil) })

@@ -11,18 +11,18 @@ from urllib.parse import quote
 MAX_LINE, MAX_LOG, MAX_OBJECT = 64 << 10, 256 << 20, 256 << 20
 GATES, MEMBERS = "ABCDEFG", ["seq", "time", "kind", "prev", "gate", "step", "host", "body"]
 KINDS = set("run.created run.resumed run.interrupted repair facts gate.started plan intent outcome resolved evidence "
-            "stale verdict seal undone rollback.started rollback.step rollback.done note".split())
+            "stale verdict seal undone rollback.started rollback.step rollback.done replacement.started replacement.step replacement.done note".split())
 PREDICATE = "https://github.com/narwhal-fleet/narwhal/%s/v1"
 DIGEST, NAME = re.compile(r"[0-9a-f]{64}\Z"), re.compile(r"[A-Za-z0-9][A-Za-z0-9._-]{0,63}\Z")
 TIME, STRING = re.compile(r"\d{4}-\d\d-\d\dT\d\d:\d\d:\d\d(\.\d*[1-9])?Z\Z"), re.compile(r'"(?:[^"\\]|\\.)*"')
 EVIDENCE = {  # what a passed gate rests on: kind of evidence → its subjects
     "A": {"A/inputs": "", "A/host": "work-host", "A/clock": "work-host", "A/network": "work-host", "A/hardware": "engine-host"},
-    "B": {"B/release": "work-host", "B/files": "work-host", "B/key": "work-host"},
+    "B": {"B/manifest": "", "B/ground": "work-host", "B/lock": "work-host", "B/proof": "work-host", "B/release": "work-host", "B/files": "work-host", "B/key": "work-host"},
     "C": {"C/ports": "engine", "C/launch": "engine", "C/listener": "engine", "C/live": "engine", "C/cache": "engine"},
     "D": {"D/budget": "", "D/pair": "host-pair"},
     "E": {"E/observed": "engine", "E/sidecar": "engine", "E/statement": "engine"},
     "F": {"F/engine": "engine", "F/abort": "engine", "F/profile": "engine", "F/pair": "engine-pair", "F/store": ""},
-    "G": {"G/router": "", "G/ready": "", "G/standby": "standby", "G/standing": "standby", "G/trial": "", "G/journal": "", "G/bundle": ""},
+    "G": {"G/drain": "", "G/drain-standby": "standby", "G/router": "", "G/ready": "", "G/standby": "standby", "G/standing": "standby", "G/monitoring-check": "monitoring", "G/monitoring-files": "monitoring", "G/monitoring": "monitoring", "G/trial": "", "G/journal": "", "G/ring": "", "G/acceptance": "", "G/bundle": ""},
 }
 
 class Bad(Exception): pass
@@ -99,11 +99,11 @@ def expected(gate, fleet):
     deploy = fleet.get("deploy") or {}
     router, engines = deploy.get("router") or {}, [e["iid"] for e in fleet.get("engines") or []]
     carry = {(deploy.get("engines") or {}).get(e, {}).get("host", "") for e in engines} - {None, ""}
-    standby, lease = router.get("standby") or {}, router.get("lease") or {}
+    standby, lease, watch = router.get("standby") or {}, router.get("lease") or {}, deploy.get("monitoring")
     on = standby and (lease.get("path") or lease.get("etcd"))
-    work = (carry | {router.get("host"), standby.get("host")}) - {None, ""}
+    work = (carry | {router.get("host"), standby.get("host"), (watch or {}).get("host")}) - {None, ""}
     subjects = {
-        "": [()], "standby": [()] if on else [], "engine": [(e,) for e in engines], "work-host": [(h,) for h in work],
+        "": [()], "standby": [()] if on else [], "monitoring": [()] if watch is not None else [], "engine": [(e,) for e in engines], "work-host": [(h,) for h in work],
         "engine-host": [(h,) for h in carry], "engine-pair": itertools.permutations(engines, 2), "host-pair": itertools.combinations(sorted(carry), 2)}
     return ["/".join([kind] + [quote(s, safe="$&+:=@") for s in parts])
             for kind, of in EVIDENCE.get(gate, {}).items() for parts in list(subjects[of])]

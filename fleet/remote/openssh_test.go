@@ -113,7 +113,7 @@ func TestOpenSSHFiles(t *testing.T) {
 	f.Mode = 0o755
 	_, err := h.Put(limited(t), hooked(f, 16<<20, func() error {
 		eventually(t, "12 MiB on the host", func() bool {
-			info, err := os.Stat(tempName(f))
+			info, err := os.Stat(partName(f))
 			return err == nil && info.Size() >= 12<<20
 		})
 		c.cut()

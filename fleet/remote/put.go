@@ -34,6 +34,8 @@ type File struct {
 	Open func() (io.ReadCloser, int64, error)
 	// Parents makes missing folders with mode 0755.
 	Parents bool
+	// KeepMode leaves the mode of a file that is there with this digest.
+	KeepMode bool
 }
 
 // Written is what a put did.
@@ -51,7 +53,8 @@ type Written struct {
 
 // Put puts a file under its name, complete and with its digest proven on the host, or not at all.
 // It writes beside the target and renames over it. What it wrote is removed when it fails; when
-// the connection is lost the part stays, and the next put of the same content resumes it.
+// the connection is lost the part stays: the next put of the same content resumes it, and one of
+// other content removes it.
 // Errors: *NoSpaceError, *DigestError, *PolicyError, *CommandError, *LostError, *HopError,
 // fs.ErrNotExist and fs.ErrPermission from the host, and the error of Open.
 func (h *Host) Put(ctx context.Context, f File) (Written, error) {
@@ -104,14 +107,16 @@ func (h *Host) put(ctx context.Context, f File) (Written, error) {
 	w.Size = size
 	var there bool
 	err = h.withFiles(ctx, func(c *sftp.Client) error {
-		there, err = h.present(ctx, c, f, size)
+		if there, err = h.present(ctx, c, f, size); there {
+			removeParts(c, f.Path)
+		}
 		return err
 	})
 	if err != nil || there {
 		w.Skipped = there && err == nil
 		return w, h.wrap("put", f.Path, err)
 	}
-	u := &upload{host: h, file: f, size: size, temp: tempName(f)}
+	u := &upload{host: h, file: f, size: size, temp: partName(f)}
 	err = h.withFiles(ctx, func(c *sftp.Client) error { return u.run(ctx, c, src) })
 	w.Sent, w.Resumed = u.sent, u.resumed
 	var full *NoSpaceError
@@ -141,19 +146,10 @@ func (h *Host) present(ctx context.Context, c *sftp.Client, f File, size int64) 
 		// A file that cannot be read is replaced.
 		return false, h.ended(ctx)
 	}
-	if info.Mode().Perm() != f.Mode.Perm() {
+	if !f.KeepMode && info.Mode().Perm() != f.Mode.Perm() {
 		return true, c.Chmod(f.Path, f.Mode.Perm())
 	}
 	return true, nil
-}
-
-// tempName is the same for the same content and name, so that an interrupted upload is found again.
-func tempName(f File) string {
-	dir, base := path.Split(f.Path)
-	if len(base) > 100 {
-		base = base[:100]
-	}
-	return dir + ".narwhal-" + base + "." + f.SHA256[:16] + ".part"
 }
 
 // upload is the writing of one file.
@@ -194,7 +190,7 @@ func (u *upload) run(ctx context.Context, c *sftp.Client, src io.Reader) (err er
 	if got != u.file.SHA256 {
 		return &DigestError{Host: u.host.id, Path: u.file.Path, Want: u.file.SHA256, Got: got}
 	}
-	return c.PosixRename(u.temp, u.file.Path)
+	return u.place(c)
 }
 
 // restart sends everything after a resumed upload turned out wrong.
@@ -219,7 +215,7 @@ func (u *upload) restart(ctx context.Context, c *sftp.Client) error {
 	if got != u.file.SHA256 {
 		return &DigestError{Host: u.host.id, Path: u.file.Path, Want: u.file.SHA256, Got: got}
 	}
-	return c.PosixRename(u.temp, u.file.Path)
+	return u.place(c)
 }
 
 // resumeAt returns how much of an earlier part to keep.
@@ -235,7 +231,7 @@ func (u *upload) resumeAt(c *sftp.Client) int64 {
 	return max(0, info.Size()-rewind)
 }
 
-// write sends the source from an offset, closes the file and leaves it on disk with its mode.
+// write sends the source from an offset, closes the file and leaves it on disk for its owner alone to read.
 func (u *upload) write(ctx context.Context, c *sftp.Client, src io.Reader, from int64) error {
 	dst, err := c.OpenFile(u.temp, os.O_WRONLY|os.O_CREATE)
 	if err != nil {
@@ -265,10 +261,20 @@ func (u *upload) write(ctx context.Context, c *sftp.Client, src io.Reader, from 
 	if err := flush(dst); err != nil {
 		return u.failed(ctx, c, dst, err)
 	}
-	if err := dst.Chmod(u.file.Mode.Perm()); err != nil {
+	return dst.Close()
+}
+
+// place gives the part, whose digest the host has proven, its mode and its name: what the
+// host does not prove is never executable.
+func (u *upload) place(c *sftp.Client) error {
+	if err := c.Chmod(u.temp, u.file.Mode.Perm()); err != nil {
 		return err
 	}
-	return dst.Close()
+	if err := c.PosixRename(u.temp, u.file.Path); err != nil {
+		return err
+	}
+	removeParts(c, u.file.Path)
+	return nil
 }
 
 // flush puts the file on the disk where the server can; rename alone orders nothing.

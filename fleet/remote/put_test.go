@@ -11,6 +11,7 @@ import (
 	"math/rand/v2"
 	"os"
 	"path/filepath"
+	"slices"
 	"testing"
 
 	"github.com/narwhal-fleet/narwhal/fleet/remote/loopback"
@@ -194,6 +195,30 @@ func TestPutFailsAndCleansUp(t *testing.T) {
 	}
 }
 
+// What a cut upload left goes with the next whole one, also of other content, and nothing else does.
+func TestPutRemovesParts(t *testing.T) {
+	s, h := one(t, Options{})
+	path := filepath.Join(s.Root(), "f")
+	part := filepath.Join(s.Root(), ".narwhal-f.0123456789abcdef.part")
+	kept := []string{".narwhal-f.0123.part", ".narwhal-f2.0123456789abcdef.part", ".narwhal-g.0123456789abcdef.part", "f"}
+	for _, n := range kept[:3] {
+		if err := os.WriteFile(filepath.Join(s.Root(), n), nil, 0o600); err != nil {
+			t.Fatal(err)
+		}
+	}
+	for _, skipped := range []bool{false, true} {
+		if err := os.WriteFile(part, []byte("half"), 0o600); err != nil {
+			t.Fatal(err)
+		}
+		if w, err := h.Put(limited(t), fileOf(path, content(10))); err != nil || w.Skipped != skipped {
+			t.Fatalf("%+v %v", w, err)
+		}
+		if n := names(t, s.Root()); !slices.Equal(n, kept) {
+			t.Errorf("there are %v, want %v", n, kept)
+		}
+	}
+}
+
 func TestPutResumes(t *testing.T) {
 	for name, spoil := range map[string]bool{"sound part": false, "spoiled part": true} {
 		t.Run(name, func(t *testing.T) {
@@ -202,7 +227,7 @@ func TestPutResumes(t *testing.T) {
 			h := connect(t, Options{}, hopTo(s, "alpha", id))
 			data := content(12 << 20)
 			f := fileOf(filepath.Join(s.Root(), "big"), data)
-			part := tempName(f)
+			part := partName(f)
 			_, err := h.Put(limited(t), hooked(f, 10<<20, func() error {
 				eventually(t, "9 MiB on the host", func() bool {
 					info, err := os.Stat(part)

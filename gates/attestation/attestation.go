@@ -100,7 +100,8 @@ func engineSteps(v gates.View, e fleet.Engine, address string) ([]gates.Step, er
 		put := gates.Step{ID: "E/document/" + e.IID, Title: "write the attestation of " + e.IID, Host: host, Engine: e.IID, Effect: gates.Mutate, File: file, Limit: shortLimit}
 		argv := []string{path.Join(root, gates.LinkCurrent, "narwhal"), "attest", "serve", "--listen", address, "--engine", e.URL, "--document", file.Path,
 			"--key", path.Join(root, gates.DirEtc, "sidecar.key"), "--pid", strconv.Itoa(pid)}
-		spec := process.Spec{Name: sidecarName(e.IID), Argv: argv, Launch: launchDigest(argv, file.SHA256, v.Facts["proc/engine-"+e.IID+"/id"])}
+		spec := process.Spec{Name: sidecarName(e.IID), Argv: argv, Unit: gates.UnitOf(v.Fleet, host, sidecarName(e.IID))}
+		spec.Launch = launchDigest(argv, v.Release.Digest()+former(v, e.IID), file.SHA256, v.Facts["proc/engine-"+e.IID+"/id"], spec.Unit)
 		start := gates.LaunchStep(v.Fleet, "E/sidecar/"+e.IID, host, spec, stopWithin)
 		port := gates.FreeStep(v.Fleet, "E/port/"+e.IID, host, sidecarName(e.IID), address)
 		port.Engine = e.IID
@@ -118,6 +119,15 @@ func engineSteps(v gates.View, e fleet.Engine, address string) ([]gates.Step, er
 		ID: "E/statement/" + e.IID, Title: "ask " + e.IID + " for a statement", Engine: e.IID, Effect: gates.Observe, Yields: statementKey(e.IID), Limit: hashLimit,
 		Local: &gates.LocalCall{Op: "ask", Args: args}, Needs: before,
 	}), nil
+}
+
+// former is the process that a repetition of this gate replaces: a sidecar that has seen another process
+// than its own speaks for none any more, and runs. "" = it is no repetition.
+func former(v gates.View, iid string) string {
+	if v.Because(sidecarKey(iid)) != gates.AskedToRepeat("E") {
+		return ""
+	}
+	return v.Bound(sidecarKey(iid), "proc/"+sidecarName(iid)+"/id")
 }
 
 // observed reports whether gate C's evidence of an engine is there to be read.
@@ -168,17 +178,20 @@ func (Gate) Locals() map[string]gates.Local {
 		}
 		s := Stated{Nonce: attest.NewNonce()}
 		var err error
-		if s.Bundle, err = ask(ctx, env, a, s.Nonce); err != nil {
+		if s.Bundle, err = ask(ctx, env.Dial, a, s.Nonce); err != nil {
 			return nil, err
 		}
 		return json.Marshal(s)
 	}}
 }
 
+// Dial opens a connection to address as seen from the host.
+type Dial func(ctx context.Context, host, address string) (net.Conn, error)
+
 // ask posts the nonce to the sidecar, through its host, until it answers.
-func ask(ctx context.Context, env gates.Env, a askArgs, nonce string) (json.RawMessage, error) {
+func ask(ctx context.Context, dial Dial, a askArgs, nonce string) (json.RawMessage, error) {
 	client := &http.Client{Transport: &http.Transport{
-		DialContext:       func(ctx context.Context, _, _ string) (net.Conn, error) { return env.Dial(ctx, a.Host, a.Address) },
+		DialContext:       func(ctx context.Context, _, _ string) (net.Conn, error) { return dial(ctx, a.Host, a.Address) },
 		DisableKeepAlives: true,
 	}, CheckRedirect: func(*http.Request, []*http.Request) error { return http.ErrUseLastResponse }}
 	body, err := json.Marshal(map[string]string{"nonce": nonce})

@@ -378,7 +378,7 @@ func TestSidecarOfAChangedEngine(t *testing.T) {
 	r.engine.Stop()
 	ctx, cancel := context.WithTimeout(t.Context(), 300*time.Millisecond)
 	defer cancel()
-	_, err := ask(ctx, &env{t: t, address: r.sidecar}, askArgs{Host: "h1", Address: "x:1"}, attest.NewNonce())
+	_, err := ask(ctx, (&env{t: t, address: r.sidecar}).Dial, askArgs{Host: "h1", Address: "x:1"}, attest.NewNonce())
 	if !errors.Is(err, context.DeadlineExceeded) {
 		t.Errorf("got %v", err)
 	}
@@ -402,7 +402,7 @@ func TestAskOfSomethingElse(t *testing.T) {
 		done := make(chan struct{})
 		go func() { defer close(done); _ = srv.Serve(l) }()
 		ctx, cancel := context.WithTimeout(t.Context(), 250*time.Millisecond)
-		if _, err := ask(ctx, &env{t: t, address: l.Addr().String()}, askArgs{Host: "h1", Address: "x:1"}, attest.NewNonce()); err == nil {
+		if _, err := ask(ctx, (&env{t: t, address: l.Addr().String()}).Dial, askArgs{Host: "h1", Address: "x:1"}, attest.NewNonce()); err == nil {
 			t.Errorf("%s was taken for a statement", name)
 		}
 		cancel()

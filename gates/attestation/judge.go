@@ -86,9 +86,13 @@ func contractOf(f fleet.Fleet, l live, c layout) fleet.Contract {
 }
 
 // launchDigest tells one sidecar from the next: it changes with the document and with
-// the engine's process.
-func launchDigest(argv []string, document, process string) string {
-	sum := sha256.Sum256([]byte(strings.Join(argv, "\x00") + "\x00" + document + "\x00" + process))
+// the engine's process, and with the unit that runs it.
+func launchDigest(argv []string, release, document, engine string, unit *process.Unit) string {
+	text := strings.Join(argv, "\x00") + "\x00" + release + "\x00" + document + "\x00" + engine
+	if unit != nil {
+		text += "\x00" + unit.File + "\x00" + unit.SHA256
+	}
+	sum := sha256.Sum256([]byte(text))
 	return hex.EncodeToString(sum[:])
 }
 
@@ -110,20 +114,29 @@ func (Gate) Judge(v gates.View) []record.Finding {
 
 func judgeEngine(v gates.View, e string) []record.Finding {
 	const again = "narwhal gate run --again E starts its sidecar anew"
-	_, policy, err := verify(v, e)
+	var s Stated
+	err := v.Decode(statementKey(e), &s)
+	var policy attest.EnginePolicy
+	if err == nil {
+		_, policy, err = verify(v, e, s)
+	}
 	if policy.Key == nil && err != nil {
 		return []record.Finding{finding(v, e, "statement-unchecked", "", err.Error(), again)}
 	}
-	out := judgeObserved(v, e)
+	return append(judgeObserved(v, e), refused(v, e, err, again)...)
+}
+
+// refused names each rule that a statement breaks.
+func refused(v gates.View, e string, err error, hint string) (out []record.Finding) {
 	if err == nil {
-		return out
+		return nil
 	}
 	codes := attest.Codes(err)
 	if len(codes) == 0 {
 		codes = []string{"unchecked"}
 	}
 	for _, c := range codes {
-		out = append(out, finding(v, e, "statement-"+strings.ReplaceAll(c, "_", "-"), "", err.Error(), again))
+		out = append(out, finding(v, e, "statement-"+strings.ReplaceAll(c, "_", "-"), "", err.Error(), hint))
 	}
 	return out
 }
@@ -143,13 +156,9 @@ func judgeObserved(v gates.View, e string) []record.Finding {
 	return nil
 }
 
-// verify checks an engine's recorded statement against what earlier gates recorded.
-func verify(v gates.View, e string) (attest.EngineClaim, attest.EnginePolicy, error) {
+// verify checks an engine's statement against what earlier gates recorded.
+func verify(v gates.View, e string, s Stated) (attest.EngineClaim, attest.EnginePolicy, error) {
 	var p attest.EnginePolicy
-	var s Stated
-	if err := v.Decode(statementKey(e), &s); err != nil {
-		return attest.EngineClaim{}, p, err
-	}
 	doc, l, err := documentOf(v, e)
 	if err != nil {
 		return attest.EngineClaim{}, p, err

@@ -17,6 +17,12 @@ import (
 // planned forecasts gate E on a record with evidence of gate C.
 func planned(t *testing.T, lose record.Key) ([]gates.Step, error) {
 	t.Helper()
+	return forecast(t, lose, gates.Options{})
+}
+
+// forecast is planned with a sidecar that was started before.
+func forecast(t *testing.T, lose record.Key, o gates.Options) ([]gates.Step, error) {
+	t.Helper()
 	dir := t.TempDir() + "/run"
 	r, err := record.Create(dir, record.Header{Run: "r", FleetName: "tern", Fleet: []byte("{}")}, record.Options{})
 	if err != nil {
@@ -41,10 +47,19 @@ func planned(t *testing.T, lose record.Key) ([]gates.Step, error) {
 			}
 		}
 	}
+	if o.Again["E"] {
+		ref, err := r.Store("application/json", []byte(`{"name":"sidecar-e","id":"b:5:5"}`))
+		if err != nil {
+			t.Fatal(err)
+		}
+		if _, err := r.Append(record.KindEvidence, "E", "", "", record.Evidence{Key: sidecarKey("e"), Ref: ref, Bonds: map[string]string{"proc/sidecar-e/id": "b:5:5"}}); err != nil {
+			t.Fatal(err)
+		}
+	}
 	run := &gates.Runner{Gates: []gates.Gate{Gate{}}, Fleet: testFleet(), Record: r, Progress: gates.Quiet{}, Connect: func(context.Context, string) (gates.Host, error) {
 		return host{}, nil
 	}}
-	f, err := run.Forecast(t.Context(), gates.Options{})
+	f, err := run.Forecast(t.Context(), o)
 	if err != nil {
 		return nil, err
 	}
@@ -56,6 +71,21 @@ type host struct{ gates.Host }
 
 func (host) Run(context.Context, remote.Command) (remote.Result, error) {
 	return remote.Result{Stdout: []byte(`{"facts":{"boot":"b","proc/engine-e/id":"b:77:9"}}`)}, nil
+}
+
+// Asked to repeat, the gate starts another sidecar than the one that runs.
+func TestPlanAgainStartsAnew(t *testing.T) {
+	launch := func(o gates.Options) string {
+		steps, err := forecast(t, "", o)
+		if err != nil || len(steps) != 5 {
+			t.Fatalf("%d steps, %v", len(steps), err)
+		}
+		return strings.Join(steps[3].Check, " ")
+	}
+	first, again := launch(gates.Options{}), launch(gates.Options{Again: map[string]bool{"E": true}})
+	if first == again || again != launch(gates.Options{Again: map[string]bool{"E": true}}) {
+		t.Errorf("launched as %s, again as %s", first, again)
+	}
 }
 
 func TestPlan(t *testing.T) {

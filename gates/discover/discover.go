@@ -138,7 +138,7 @@ func (Gate) Facts(key record.Key, data []byte) map[string]string {
 			return nil
 		}
 		id := key.Subjects()[0]
-		return map[string]string{"host/" + id + "/boot": o.BootID, "host/" + id + "/files": o.filesFact()}
+		return map[string]string{"host/" + id + "/boot": o.BootID, "host/" + id + "/files": o.filesFact(), "host/" + id + "/machine": gates.Arch(o.OS, o.Machine)}
 	case "model":
 		var c Checkpoints
 		if json.Unmarshal(data, &c) != nil {

@@ -4,20 +4,19 @@ import (
 	"fmt"
 	"math"
 	"strconv"
+	"strings"
 	"time"
 
 	"github.com/narwhal-fleet/narwhal/fleet"
+	"github.com/narwhal-fleet/narwhal/gates"
 )
-
-// machines maps uname -m to Go's names.
-var machines = map[string]string{"x86_64": "amd64", "amd64": "amd64", "aarch64": "arm64", "arm64": "arm64"}
 
 func (b *bench) judgeHost(o Observation) {
 	b.key = hostKey(b.host)
 	d := b.fleet.Deploy
-	if arch := b.view.Release.Arch; arch != "" {
-		if got := osName(o.OS) + "/" + machines[o.Machine]; got != arch {
-			b.add("host-architecture", arch, got, "give a narwhal binary for that machine: deploy.release.binary")
+	if got := gates.Arch(o.OS, o.Machine); got != "" {
+		if _, ok := b.view.Release.For(got); !ok {
+			b.add("host-architecture", architectures(b.view.Release), got, "give a narwhal binary for that machine: deploy.release.binaries, or deploy.release.binary for all")
 		}
 	}
 	if min := int64(d.Policy.MinDiskFree); o.DiskFree < min {
@@ -40,14 +39,13 @@ func (b *bench) judgeHost(o Observation) {
 	}
 }
 
-func osName(uname string) string {
-	switch uname {
-	case "Linux":
-		return "linux"
-	case "Darwin":
-		return "darwin"
+// architectures lists the machines that the release is for.
+func architectures(r gates.Release) string {
+	var out []string
+	for _, b := range r.Binaries() {
+		out = append(out, b.Arch)
 	}
-	return uname
+	return strings.Join(out, ", ")
 }
 
 // What an engine needs of a host's limits.

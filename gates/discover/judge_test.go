@@ -393,7 +393,7 @@ func TestExpect(t *testing.T) {
 
 func TestFacts(t *testing.T) {
 	got := Gate{}.Facts(hostKey("h1"), recorded(t, "alpine"))
-	if got["host/h1/boot"] != "7d6b4f5c-2a8f-43b9-9a1e-1f9c2f1d0a77" || got["host/h1/files"] != "none" || len(got) != 2 {
+	if got["host/h1/boot"] != "7d6b4f5c-2a8f-43b9-9a1e-1f9c2f1d0a77" || got["host/h1/files"] != "none" || got["host/h1/machine"] != "linux/arm64" || len(got) != 3 {
 		t.Errorf("facts %v", got)
 	}
 	for k, b := range map[record.Key]string{hostKey("h1"): "garbage", inputsKey: "{}", modelKey("h1"): "garbage", hardwareKey("h1"): "== end"} {

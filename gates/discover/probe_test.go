@@ -128,7 +128,7 @@ func TestProbeHere(t *testing.T) {
 			if o.BootID != process.BootID() {
 				t.Errorf("boot id %q, want %q", o.BootID, process.BootID())
 			}
-			if o.OS != "Linux" || machines[o.Machine] != runtime.GOARCH || o.UID != os.Getuid() || !o.Writable || o.DiskFree <= 0 || o.CPUs < 1 || o.MemTotal <= 0 {
+			if o.OS != "Linux" || gates.Arch(o.OS, o.Machine) != runtime.GOOS+"/"+runtime.GOARCH || o.UID != os.Getuid() || !o.Writable || o.DiskFree <= 0 || o.CPUs < 1 || o.MemTotal <= 0 {
 				t.Errorf("observed %+v", o)
 			}
 			if l := o.Limits; l.Files == Untold || l.Files == 0 || l.Locked == Untold {

@@ -18,6 +18,7 @@ import (
 	"github.com/narwhal-fleet/narwhal/internal/process"
 	"github.com/narwhal-fleet/narwhal/runtime/engine"
 	"github.com/narwhal-fleet/narwhal/runtime/engine/simulated"
+	"github.com/narwhal-fleet/narwhal/runtime/engine/simulated/simulatedtest"
 )
 
 func limited(t *testing.T) context.Context {
@@ -31,18 +32,7 @@ func limited(t *testing.T) context.Context {
 func boot(t *testing.T, change func(*simulated.Config)) *simulated.Server {
 	t.Helper()
 	cfg := simulated.Config{Model: "tiny", Simulated: fleet.Simulated{BlockSize: 16, Blocks: 400, MaxModelLen: 2048, MaxNumSeqs: 8, MaxBatched: 2048}}
-	if change != nil {
-		change(&cfg)
-	}
-	s, err := simulated.New(cfg)
-	if err != nil {
-		t.Fatal(err)
-	}
-	if err := s.Start(t.Context()); err != nil {
-		t.Fatal(err)
-	}
-	t.Cleanup(s.Stop)
-	return s
+	return simulatedtest.Start(t, cfg, change)
 }
 
 // recorded writes a process record as gate C's launch leaves it. The engine runs in this

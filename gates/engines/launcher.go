@@ -1,6 +1,7 @@
 package engines
 
 import (
+	"cmp"
 	"encoding/json"
 	"fmt"
 	"path"
@@ -12,6 +13,8 @@ import (
 	"github.com/narwhal-fleet/narwhal/gates"
 	"github.com/narwhal-fleet/narwhal/internal/problem"
 	"github.com/narwhal-fleet/narwhal/internal/process"
+	"github.com/narwhal-fleet/narwhal/runtime/engine"
+	"github.com/narwhal-fleet/narwhal/runtime/engine/sglang"
 )
 
 // Spec is the process that runs one rank of an engine. A container and a unit run in the
@@ -69,12 +72,26 @@ func simulatedArgv(f fleet.Fleet, r fleet.Resolved) ([]string, error) {
 	if r.Simulated != nil {
 		sim = *r.Simulated
 	}
-	params, err := json.Marshal(sim)
+	params, err := json.Marshal(simulatedParams(f, r, sim))
 	if err != nil {
 		return nil, fmt.Errorf("plan launch of %s: %w", r.IID, err)
 	}
 	return []string{path.Join(f.Deploy.Hosts[r.Host].Root, gates.LinkCurrent, "narwhal"), "engine", "simulated", "--listen", r.Listen,
 		"--side-channel", strconv.Itoa(r.Side), "--model", f.Model, "--params", string(params)}, nil
+}
+
+// simulatedParams are the latencies, and of a dialect whose processes have roles the engine's.
+func simulatedParams(f fleet.Fleet, r fleet.Resolved, sim fleet.Simulated) any {
+	if f.Engine.Dialect != sglang.Name {
+		return sim
+	}
+	e, _ := f.ByID(r.IID)
+	return struct {
+		fleet.Simulated
+		Dialect    string `json:"dialect"`
+		Role       string `json:"disaggregation_mode"`
+		RoleSwitch bool   `json:"enable_pd_role_switch"`
+	}{sim, sglang.Name, cmp.Or(e.Role, engine.RoleDecode), true}
 }
 
 // owner is the mark by which a container or unit is known to be this fleet's.

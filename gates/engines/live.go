@@ -108,6 +108,11 @@ func live(ctx context.Context, q LiveRequest) (Live, error) {
 		out.Log = process.Tail(rec.Log, 2000)
 		out.Cause = w.why(ctx)
 	}
+	if out.Ready && out.ProcessStart == 0 && ok { // its dialect does not tell
+		if out.ProcessStart, err = process.StartedAt(rec.StartTicks); err != nil {
+			return out, err
+		}
+	}
 	out.WaitedMS = time.Since(begin).Milliseconds()
 	return out, nil
 }

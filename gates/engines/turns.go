@@ -46,9 +46,6 @@ func overlap(a, b []string) bool {
 	return slices.ContainsFunc(a, func(g string) bool { return slices.Contains(b, g) })
 }
 
-// visible are the variables that say which GPUs a process sees.
-var visible = []string{"CUDA_VISIBLE_DEVICES", "ROCR_VISIBLE_DEVICES", "HIP_VISIBLE_DEVICES"}
-
 // gpusOf returns the GPUs that a launch sees, nil for any; false when it sees none.
 func gpusOf(r fleet.Resolved) ([]string, bool) {
 	switch {
@@ -59,7 +56,7 @@ func gpusOf(r fleet.Resolved) ([]string, bool) {
 	case len(r.GPUs) > 0:
 		return r.GPUs, true
 	}
-	for _, name := range visible {
+	for _, name := range fleet.VisibleDevices {
 		v, ok := r.Env[name]
 		if !ok {
 			continue

@@ -49,6 +49,7 @@ type probe struct {
 	echo  chan [2]uint32
 	got   map[uint32]bool
 	since uint32 // overrun when the train was begun
+	shed  int64  // what the kernel had thrown away by then
 }
 
 func listenDatagrams(address string) (*datagrams, error) {
@@ -323,21 +324,24 @@ func (p *probe) train(ctx context.Context, first, count int, pace time.Duration)
 	return sent
 }
 
-// begin counts from nothing; arrived tells what came since.
+// begin counts from nothing; arrived tells what came since, and what this end threw away: at
+// most that, since the kernel's count is of all that the host takes in.
 func (p *probe) begin() {
 	p.d.mu.Lock()
 	over := p.d.overrun
 	p.d.mu.Unlock()
+	shed := shedByKernel(softnetFile)
 	p.mu.Lock()
 	defer p.mu.Unlock()
-	p.got, p.since = map[uint32]bool{}, over
+	p.got, p.since, p.shed = map[uint32]bool{}, over, shed
 }
 
 func (p *probe) arrived() (got, overrun int) {
 	p.d.mu.Lock()
 	over := p.d.overrun
 	p.d.mu.Unlock()
+	shed := shedByKernel(softnetFile)
 	p.mu.Lock()
 	defer p.mu.Unlock()
-	return len(p.got), int(over - p.since)
+	return len(p.got), int(over-p.since) + int(min(max(0, shed-p.shed), maxTrain))
 }

@@ -58,7 +58,7 @@ type Direction struct {
 	// PathMTU is the largest datagram that arrived unfragmented, 0 when none did.
 	PathMTU int `json:"path_mtu"`
 	// Datagrams were sent one by one on the idle link; Arrived came, Overrun were thrown away
-	// by the receiver's own socket.
+	// by the receiver's own socket or kernel.
 	Datagrams int `json:"datagrams"`
 	Arrived   int `json:"arrived"`
 	Overrun   int `json:"overrun,omitempty"`

@@ -34,13 +34,16 @@ func incastKey(host string) record.Key { return record.NewKey("D", "incast", hos
 
 func toolKey(tool string, e Edge) record.Key { return record.NewKey("D", "tool", tool, e.From, e.To) }
 
-// Expect wants the budget, every pair of engine hosts, what each takes in from all others,
+// Expect wants the budget, every pair of engine hosts, idle and under decode, what each takes in from all others,
 // and every directed edge by each further tool.
 func (Gate) Expect(f fleet.Fleet) []record.Key {
 	keys := []record.Key{budgetKey}
 	hosts := f.EngineHosts()
 	for _, p := range pairs(hosts) {
 		keys = append(keys, pairKey(p))
+	}
+	for _, p := range decodePairs(f) {
+		keys = append(keys, decodeKey(p))
 	}
 	for _, t := range toolsOf(f.Deploy.Fabric) {
 		for _, e := range edges(hosts) {

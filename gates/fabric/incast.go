@@ -23,7 +23,14 @@ type IncastRequest struct {
 
 const (
 	incastRepeats = 3
-	maxSenders    = 1024
+	// leastIncast is as short as a repeat may be: many senders take turns, and a busy receiver
+	// does not run for tens of milliseconds.
+	leastIncast = 200 * time.Millisecond
+	// mostIncast repeats are made where the two highest do not agree to incastAgree: a link's
+	// rate comes again, a chance does not.
+	mostIncast  = 6
+	incastAgree = 0.1
+	maxSenders  = 1024
 )
 
 // MeasureIncast opens a session with every other host's tester and lets all send to this
@@ -50,9 +57,9 @@ func MeasureIncast(ctx context.Context, q IncastRequest) (Incast, error) {
 	out.Interface = open[senders[0]].iface
 	before := counters("/sys", out.Interface)
 	shares := map[string][]float64{}
-	length := max(q.For.D()/incastRepeats, leastPart)
+	length := max(q.For.D()/incastRepeats, leastIncast)
 	out.Seconds = length.Seconds()
-	for range incastRepeats {
+	for len(out.Repeat) < incastRepeats || len(out.Repeat) < mostIncast && !agree(out.Repeat) {
 		sum, err := allAtOnce(ctx, open, q.Pulls, length, shares, &out)
 		if err != nil {
 			return out, fmt.Errorf("measure all → %s: %w", q.Host, err)
@@ -65,6 +72,12 @@ func MeasureIncast(ctx context.Context, q IncastRequest) (Incast, error) {
 	out.Gbps, out.Spread = centre(out.Repeat)
 	out.Counters = rises(before, counters("/sys", out.Interface))
 	return out, nil
+}
+
+// agree reports whether the two highest of several repeats are about the same.
+func agree(repeats []float64) bool {
+	s := slices.Sorted(slices.Values(repeats))
+	return len(s) >= 2 && s[len(s)-2] >= (1-incastAgree)*s[len(s)-1]
 }
 
 func openAll(ctx context.Context, from map[string]string) (map[string]*measuring, map[string]string) {

@@ -61,6 +61,7 @@ func (Gate) Judge(v gates.View) []record.Finding {
 	out = append(out, e.sizes()...)
 	out = append(out, e.routes()...)
 	out = append(out, e.damage()...)
+	out = append(out, judgeDecode(v, e)...)
 	out = append(out, judgeTools(v, e)...)
 	return append(out, judgeIncast(v, e)...)
 }
@@ -113,7 +114,7 @@ func (e evidence) rates() []record.Finding {
 				Message: fmt.Sprintf("%s: %s measured, %s required", name, gbps(d.Gbps), gbps(floor)),
 				Hint:    "the floor follows from deploy.fabric (prompt_tokens, handoffs_per_s, headroom, min_gbps) and the cache layout; check the link with " + again})
 		default:
-			m, ok := fit(d.Curve)
+			m, ok := law(d.Curve, d.Gbps)
 			if got := effective(m, d.Gbps, e.budget.Payload); ok && e.budget.Payload > 0 && got < e.budget.Required {
 				out = append(out, record.Finding{Code: "payload-slow", Host: edge.From, Want: gbps(e.budget.Required), Got: gbps(got), Evidence: at,
 					Message: fmt.Sprintf("%s: one payload of %d bytes moves at %s, %s required: it is short against the knee of %.3g bytes, and the link's %s count for longer ones alone",

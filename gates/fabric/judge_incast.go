@@ -12,9 +12,12 @@ import (
 // starved is the part of a fair share that a sender which is shut out does not get in any
 // repeat. Streams of equal senders share unevenly, and one whose last packets were dropped
 // rests for 200 ms and more: repeats below fairAfter seconds say nothing of fairness.
+// For the same reason short repeats are compared with the other hosts' by shortIncast times
+// the fleet's share: the link is idle while its senders rest.
 const (
-	starved   = 0.01
-	fairAfter = 0.5
+	starved     = 0.01
+	fairAfter   = 0.5
+	shortIncast = 2
 )
 
 // judgeIncast holds what each host takes in from all others to the floor of one edge, to
@@ -33,7 +36,13 @@ func judgeIncast(v gates.View, e evidence) []record.Finding {
 			got[h] = able(i.Repeat)
 		}
 	}
-	slow, mid := below(got, e.fab.Outlier)
+	share := e.fab.Outlier
+	for h := range got {
+		if seen[h].Seconds < fairAfter {
+			share = min(shortIncast*e.fab.Outlier, 0.9)
+		}
+	}
+	slow, mid := below(got, share)
 	for _, h := range e.hosts {
 		i, ok := seen[h]
 		if !ok {

@@ -309,6 +309,25 @@ func TestIncastOutlierNeedsPeers(t *testing.T) {
 	}
 }
 
+// TestShortIncastIsComparedLess: senders that rest after a drop leave a short repeat low.
+func TestShortIncastIsComparedLess(t *testing.T) {
+	for seconds, want := range map[float64]int{0.2: 0, 0.8: 1} {
+		f := testFleet(8)
+		e := good(t, f)
+		for _, h := range names(8) {
+			incast(e, h, func(i *Incast) {
+				i.Seconds = seconds
+				if h == "h2" {
+					i.Gbps, i.Repeat = 6.8, []float64{6.7, 6.9, 6.8}
+				}
+			})
+		}
+		if got := (Gate{}).Judge(view(t, f, e)); len(got) != want {
+			t.Errorf("repeats of %g s: found %v", seconds, messages(got))
+		}
+	}
+}
+
 func TestFindingNamesBothRates(t *testing.T) {
 	f := testFleet(2)
 	e := good(t, f)

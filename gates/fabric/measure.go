@@ -28,6 +28,7 @@ type PairRequest struct {
 func HostVerbs() map[string]gates.HostVerb {
 	return map[string]gates.HostVerb{
 		"fabric-pair": gates.Answer(MeasurePair), "fabric-incast": gates.Answer(MeasureIncast), "fabric-tool": gates.Answer(MeasureTool),
+		"fabric-decode": gates.Answer(MeasureDecode),
 	}
 }
 
@@ -38,6 +39,11 @@ const (
 	parts = togetherRepeats + 2*aloneRepeats + 1
 	// leastPart is as short as a repeat may be: a busy receiver may not run for a while.
 	leastPart = 50 * time.Millisecond
+	// partRoundTrips a repeat has at least, since streams gather speed in round trips: one that
+	// ends before its first bytes arrive measures nothing. Ways beyond longestWay are for the
+	// floor to judge.
+	partRoundTrips = 8
+	longestWay     = 250 * time.Millisecond
 )
 
 // measuring is the asker's end of a session.
@@ -187,7 +193,7 @@ func (m *measuring) all(ctx context.Context, q PairRequest, p *Pair) error {
 	if err := m.sizes(ctx, u, p); err != nil {
 		return err
 	}
-	part := max(q.For.D()/parts, leastPart)
+	part := max(q.For.D()/parts, leastPart, partRoundTrips*min(m.rtt, longestWay))
 	if p.Forward.PathMTU >= min(p.EndA.MTU, p.EndB.MTU, mostMTU) && p.Back.PathMTU >= min(p.EndA.MTU, p.EndB.MTU, mostMTU) {
 		if p.Forward.Curve, err = m.curve(ctx, messageTo, part/2); err == nil {
 			p.Back.Curve, err = m.curve(ctx, messageFrom, part/2)

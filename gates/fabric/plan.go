@@ -64,6 +64,11 @@ func samples(v gates.View) []gates.Step {
 			out = append(out, pairStep(v, p))
 		}
 	}
+	for _, p := range decodePairs(f) {
+		if v.Wants(decodeKey(p)) {
+			out = append(out, decodeStep(f, p))
+		}
+	}
 	for _, t := range toolsOf(f.Deploy.Fabric) {
 		for _, e := range edges(hosts) {
 			if v.Wants(toolKey(t, e)) {

@@ -67,8 +67,12 @@ const (
 	mostTrains  = 4
 	// trainShare is the part of the measured rate, one in so many, that a train takes at most.
 	trainShare = 5
-	// settle lets queues run empty after the last transfer.
+	// settle lets queues run empty after the last transfer, calm at most: a ping as fast as
+	// those before tells that they are.
 	settle = 20 * time.Millisecond
+	calm   = 500 * time.Millisecond
+	// lateLooks are made for datagrams that have not come, a settle apart.
+	lateLooks = 8
 )
 
 // trains sends single datagrams over the idle link each way at once, two trains, and two
@@ -81,10 +85,13 @@ func (m *measuring) trains(ctx context.Context, u *ours, p *Pair, whole time.Dur
 	if p.Forward.PathMTU < trainBytes || p.Back.PathMTU < trainBytes {
 		return nil // found already
 	}
-	if _, err := m.ask(control{Op: "got"}); err != nil {
+	if _, err := m.ask(control{Op: "count"}); err != nil {
 		return err
 	}
-	time.Sleep(settle)
+	u.p.begin()
+	if err := m.quiet(); err != nil {
+		return err
+	}
 	for i := range mostTrains {
 		if i >= 2 && !few(p.Forward) && !few(p.Back) {
 			break
@@ -96,11 +103,28 @@ func (m *measuring) trains(ctx context.Context, u *ours, p *Pair, whole time.Dur
 	return nil
 }
 
-// few tells of losses that may be a chance.
-func few(d Direction) bool { return d.Lost() > 0 && d.Lost() < leastLost }
+// quiet waits for the queues of the way to run empty, both ways: those of a slow link hold
+// what was sent for longer than a fixed pause, and a train would meet them full.
+func (m *measuring) quiet() error {
+	time.Sleep(settle)
+	for begin := time.Now(); time.Since(begin) < calm; {
+		at := time.Now()
+		if _, err := m.ask(control{Op: "ping"}); err != nil {
+			return err
+		}
+		if time.Since(at) <= 2*m.rtt+time.Millisecond {
+			return nil
+		}
+	}
+	return nil
+}
 
+// few tells of losses that may be a chance, or that this host's own may hide.
+func few(d Direction) bool { return d.Lost() < leastLost && d.Lost()+d.Overrun > 0 }
+
+// train sends one train each way and reads the counts, which are of all trains together: what
+// comes late is not lost.
 func (m *measuring) train(ctx context.Context, u *ours, p *Pair, first, count int) error {
-	u.p.begin()
 	left := make(chan int, 1)
 	go func() { left <- u.p.train(ctx, first, count, pace(p.Forward)) }()
 	answer, err := m.ask(control{Op: "train", Phase: first, Count: count, Pace: pace(p.Back)})
@@ -108,17 +132,28 @@ func (m *measuring) train(ctx context.Context, u *ours, p *Pair, first, count in
 	if err != nil {
 		return err
 	}
-	time.Sleep(settle + 2*m.rtt) // the last are on their way
-	theirs, err := m.ask(control{Op: "got"})
-	if err != nil {
-		return err
+	if answer.Count < 0 || answer.Count > count {
+		return fmt.Errorf("read from the fabric tester: it sends %d of %d datagrams", answer.Count, count)
 	}
-	if answer.Count < 0 || answer.Count > count || theirs.Count < 0 || theirs.Count > mine || theirs.Overrun < 0 {
-		return fmt.Errorf("read from the fabric tester: it counts %d of %d datagrams", theirs.Count, mine)
+	p.Forward.Datagrams += mine
+	p.Back.Datagrams += answer.Count
+	time.Sleep(2 * m.rtt)
+	for range lateLooks { // the last are on their way, and their readers may be busy
+		time.Sleep(settle)
+		theirs, err := m.ask(control{Op: "got"})
+		if err != nil {
+			return err
+		}
+		if theirs.Count < 0 || theirs.Count > p.Forward.Datagrams || theirs.Overrun < 0 {
+			return fmt.Errorf("read from the fabric tester: it counts %d of %d datagrams", theirs.Count, p.Forward.Datagrams)
+		}
+		got, over := u.p.arrived()
+		p.Forward.Arrived, p.Forward.Overrun = theirs.Count, theirs.Overrun
+		p.Back.Arrived, p.Back.Overrun = min(got, p.Back.Datagrams), over
+		if p.Forward.Lost() == 0 && p.Back.Lost() == 0 {
+			break
+		}
 	}
-	got, over := u.p.arrived()
-	p.Forward.Datagrams, p.Forward.Arrived, p.Forward.Overrun = p.Forward.Datagrams+mine, p.Forward.Arrived+theirs.Count, p.Forward.Overrun+theirs.Overrun
-	p.Back.Datagrams, p.Back.Arrived, p.Back.Overrun = p.Back.Datagrams+answer.Count, p.Back.Arrived+min(got, answer.Count), p.Back.Overrun+over
 	return nil
 }
 

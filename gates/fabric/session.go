@@ -53,7 +53,7 @@ func (s *session) answer(line control) (control, error) {
 		return control{Counters: counters(s.tester.sys, s.iface)}, nil
 	case "tool":
 		return control{}, s.tool(line.Tool)
-	case "mtu", "train", "got":
+	case "mtu", "train", "count", "got":
 		return s.datagram(line)
 	}
 	return control{}, fmt.Errorf("no operation %q", printable(line.Op, 32))
@@ -197,9 +197,12 @@ func (s *session) datagram(line control) (control, error) {
 	if s.probe == nil {
 		return control{}, errors.New("datagrams are not taken here")
 	}
-	if line.Op == "got" {
-		got, over := s.probe.arrived()
+	switch line.Op {
+	case "count":
 		s.probe.begin()
+		return control{}, nil
+	case "got":
+		got, over := s.probe.arrived()
 		return control{Count: got, Overrun: over}, nil
 	}
 	select {

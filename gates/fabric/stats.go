@@ -122,6 +122,16 @@ func fit(curve []Point) (message, bool) {
 	return m, true
 }
 
+// law is fit, and where the time of a sample held one size alone, as on a way with a long
+// delay, the start that this size leaves at the link's rate.
+func law(curve []Point, gbps float64) (message, bool) {
+	if m, ok := fit(curve); ok || len(curve) != 1 || !(gbps > 0) {
+		return m, ok
+	}
+	rate := gbps * 1e9 / 8
+	return message{rate: rate, start: max(0, curve[0].Seconds-float64(curve[0].Bytes)/rate)}, true
+}
+
 // effective is what an edge that carries gbps for long gives one message of a size: the
 // time until the first byte counts. At the knee, start × rate, it is half.
 func effective(m message, gbps float64, bytes int64) float64 {

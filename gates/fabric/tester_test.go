@@ -128,7 +128,7 @@ func TestMeasureIncast(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	if len(i.Repeat) != incastRepeats || i.Gbps <= 0 || len(i.Shares) != 3 || len(i.Missing) != 0 || i.Interface != "lo" {
+	if len(i.Repeat) < incastRepeats || len(i.Repeat) > mostIncast || i.Gbps <= 0 || len(i.Shares) != 3 || len(i.Missing) != 0 || i.Interface != "lo" {
 		t.Errorf("incast %+v", i)
 	}
 	l, err := net.Listen("tcp", "127.0.0.1:0") // accepts and closes

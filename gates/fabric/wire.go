@@ -42,7 +42,8 @@ const (
 //	counters answered with the interface's counters
 //	mtu      the tester looks for the largest datagram that reaches the asker
 //	train    the tester sends datagrams to the asker
-//	got      answered with the datagrams that came
+//	count    counts arriving datagrams from nothing
+//	got      answered with the datagrams that came since
 //	tool     starts the server of another tool
 type control struct {
 	Op       string           `json:"op"`

@@ -5,10 +5,7 @@
 package gatestest
 
 import (
-	"crypto/sha256"
-	"encoding/hex"
 	"encoding/json"
-	"fmt"
 	"testing"
 	"time"
 
@@ -20,8 +17,8 @@ import (
 // View shows evidence taken at a time. Values are JSON, bytes stand as they are.
 func View(t testing.TB, f fleet.Fleet, rel gates.Release, at time.Time, evidence map[record.Key]any) gates.View {
 	t.Helper()
-	objects, letters := map[string][]byte{}, map[string]record.Gate{}
-	put := func(k record.Key, v any) {
+	raw := map[record.Key][]byte{}
+	for k, v := range evidence {
 		b, ok := v.([]byte)
 		if !ok {
 			var err error
@@ -29,27 +26,9 @@ func View(t testing.TB, f fleet.Fleet, rel gates.Release, at time.Time, evidence
 				t.Fatal(err)
 			}
 		}
-		sum := sha256.Sum256(b)
-		ref := record.Ref{SHA256: hex.EncodeToString(sum[:]), Bytes: int64(len(b))}
-		objects[ref.SHA256] = b
-		g := letters[k.Gate()]
-		if g.Evidence == nil {
-			g.Evidence = map[record.Key]record.Entry{}
-		}
-		g.Evidence[k] = record.Entry{Ref: ref, Time: at}
-		letters[k.Gate()] = g
+		raw[k] = b
 	}
-	put("A/inputs", map[string]any{"fleet": f, "release": rel})
-	for k, v := range evidence {
-		put(k, v)
-	}
-	v, err := gates.ViewAt(record.State{Gates: letters}, func(r record.Ref) ([]byte, error) {
-		b, ok := objects[r.SHA256]
-		if !ok {
-			return nil, fmt.Errorf("no object %s", r.SHA256)
-		}
-		return b, nil
-	})
+	v, err := gates.ViewOf(f, rel, at, raw)
 	if err != nil {
 		t.Fatal(err)
 	}

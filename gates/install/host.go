@@ -23,7 +23,8 @@ import (
 type SwitchRequest struct {
 	Root    string `json:"root"`
 	Release string `json:"release"`
-	Keep    int    `json:"keep,omitempty"` // releases that stay, 0 = all
+	Keep    int    `json:"keep,omitempty"`   // releases that stay, 0 = all
+	Holder  string `json:"holder,omitempty"` // of the root's lock; "" = nobody asks
 }
 
 // Switched says what current points to and what ran to make it so.
@@ -56,9 +57,14 @@ func HostVerbs() map[string]gates.HostVerb {
 		"switch":      gates.Answer(doSwitch),
 		"switch-back": gates.Answer(switchBack),
 		"release":     gates.Answer(release),
-		"role-files":  gates.Answer(roleFiles),
-		"keygen":      gates.Answer(keygen),
-		"key":         gates.Answer(key),
+
+		"check-release": gates.Answer(checkRelease),
+		"role-files":    gates.Answer(roleFiles),
+		"manager":       gates.Answer(manager),
+		"units":         gates.Answer(readUnits),
+		"unit-away":     gates.Answer(unitAway),
+		"keygen":        gates.Answer(keygen),
+		"key":           gates.Answer(key),
 	}
 }
 
@@ -92,6 +98,11 @@ func doSwitch(ctx context.Context, q SwitchRequest) (Switched, error) {
 	}
 	if self != q.Release || !digestRE.MatchString(q.Release) {
 		return Switched{}, fmt.Errorf("switch release: this binary is %.12s, asked was %.12s", self, q.Release)
+	}
+	if q.Holder != "" {
+		if err := holds(q.Root, q.Holder); err != nil {
+			return Switched{}, err
+		}
 	}
 	was := gates.CurrentRelease(q.Root)
 	if was != q.Release {

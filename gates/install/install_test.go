@@ -41,10 +41,12 @@ func found(fs []record.Finding) []string {
 
 func TestJudge(t *testing.T) {
 	f := testFleet()
-	rel := gates.Release{SHA256: digest("r")}
+	rel := gates.Release{SHA256: digest("e"), Arch: "linux/amd64", More: []gates.Binary{{SHA256: digest("f"), Arch: "linux/arm64"}}}
 	good := func() map[record.Key]any {
-		out := map[record.Key]any{}
+		out := map[record.Key]any{manifestKey: Manifest{Binaries: rel.Binaries()}}
 		for _, h := range []string{"h1", "h2"} {
+			out[groundKey(h)], out[lockKey(h)] = []byte(goodGround), []byte("state taken\nwhy \nend\n")
+			out[proofKey(h)] = []byte("digest sha256sum " + rel.SHA256 + "\nruns yes\nend\n")
 			out[releaseKey(h)] = Switched{Self: rel.SHA256, Current: rel.SHA256, Previous: "none"}
 			out[filesKey(h)] = RoleFiles{Role: roleOf(f, h), Digest: "d"}
 			out[keyKey(h)] = Key{Public: "pem of " + h, SHA256: "s"}
@@ -69,8 +71,20 @@ func TestJudge(t *testing.T) {
 			r.Fleet = "x"
 			e[filesKey("h2")] = RoleFiles{Role: r}
 		}, []string{"role-differs@h2"}},
-		"no key":           {func(e map[record.Key]any) { e[keyKey("h1")] = Key{} }, []string{"sidecar-key-missing@h1"}},
-		"one key":          {func(e map[record.Key]any) { e[keyKey("h2")] = e[keyKey("h1")] }, []string{"sidecar-key-shared@h2"}},
+		"no key":  {func(e map[record.Key]any) { e[keyKey("h1")] = Key{} }, []string{"sidecar-key-missing@h1"}},
+		"one key": {func(e map[record.Key]any) { e[keyKey("h2")] = e[keyKey("h1")] }, []string{"sidecar-key-shared@h2"}},
+		"the binary of another machine": {func(e map[record.Key]any) {
+			e[groundKey("h2")] = []byte(strings.ReplaceAll(strings.ReplaceAll(goodGround, "linux/amd64", "linux/arm64"), "x86_64", "aarch64"))
+		}, []string{"release-digest@h2", "release-differs@h2"}},
+		"no program":  {func(e map[record.Key]any) { e[manifestKey] = Manifest{Binaries: []gates.Binary{{SHA256: digest("e")}}} }, []string{"release-architecture@"}},
+		"no manifest": {func(e map[record.Key]any) { e[manifestKey] = []byte("[]") }, []string{"release-architecture@"}},
+		"a root that all write": {func(e map[record.Key]any) {
+			e[groundKey("h1")] = []byte(strings.Replace(goodGround, "1000 1000 755 /opt/n", "1000 1000 777 /opt/n", 1))
+		}, []string{"root-writable-by-others@h1"}},
+		"a lock of another": {func(e map[record.Key]any) { e[lockKey("h1")] = []byte("state held\nwhy \nrun r2\nend\n") }, []string{"install-locked@h1"}},
+		"a digest that differs": {func(e map[record.Key]any) {
+			e[proofKey("h1")] = []byte("digest openssl " + digest("a") + "\nruns no\nend\n")
+		}, []string{"release-digest@h1"}},
 		"missing evidence": {func(e map[record.Key]any) { clear(e) }, nil}, // the runner's to report
 	} {
 		e := good()
@@ -97,6 +111,8 @@ func TestFacts(t *testing.T) {
 		body string
 		want map[string]string
 	}{
+		manifestKey:      {`{}`, nil},
+		groundKey("h1"):  {goodGround, nil},
 		releaseKey("h1"): {`{"current":"c"}`, map[string]string{"host/h1/release": "c"}},
 		filesKey("h1"):   {`{"digest":"d"}`, map[string]string{"host/h1/files-dir": "d"}},
 		keyKey("h1"):     {`{"sha256":"s"}`, map[string]string{"host/h1/key": "s"}},
@@ -118,7 +134,7 @@ func TestPlan(t *testing.T) {
 		t.Fatal(err)
 	}
 	defer r.Close()
-	rel := gates.Release{SHA256: digest("5"), Bytes: 7}
+	rel := gates.Release{SHA256: digest("5"), Bytes: 7, Arch: "linux/amd64"}
 	run := &gates.Runner{Gates: []gates.Gate{Gate{}}, Fleet: testFleet(), Record: r, Progress: gates.Quiet{}, Release: rel}
 	forecast, err := run.Forecast(t.Context(), gates.Options{})
 	if err != nil {
@@ -128,11 +144,11 @@ func TestPlan(t *testing.T) {
 	for _, s := range forecast.Gates[0].Plan.Steps {
 		at[s.ID] = s
 	}
-	if len(at) != 10 {
+	if len(at) != 21 {
 		t.Fatalf("%d steps", len(at))
 	}
 	send, sw := at["B/send/h1"], at["B/switch/h1"]
-	if send.File == nil || !send.File.Release || send.File.SHA256 != rel.SHA256 || !strings.Contains(send.File.Path, rel.SHA256) || send.File.Mode != 0o755 {
+	if send.File == nil || !send.File.Release || send.File.SHA256 != rel.SHA256 || !strings.Contains(send.File.Path, rel.SHA256) || send.File.Mode != 0o644 || !send.File.KeepMode {
 		t.Errorf("send %+v", send.File)
 	}
 	// The release's own binary switches, not the one that is current.
@@ -141,7 +157,19 @@ func TestPlan(t *testing.T) {
 			t.Errorf("asks %s", argv[0])
 		}
 	}
-	if !slices.Equal(sw.Needs, []string{"B/send/h1"}) || !slices.Equal(at["B/role/h1"].Needs, []string{"B/switch/h1"}) || !slices.Equal(at["B/files/h1"].Needs, []string{"B/role/h1"}) {
+	// Nothing is sent before the host was looked at, nothing runs before it is proven.
+	before := []string{"B/manifest"}
+	for _, name := range []string{"ground", "lock", "send", "statement", "proof", "switch"} {
+		id := "B/" + name + "/h1"
+		if got := at[id].Needs; !slices.Equal(got, before) {
+			t.Errorf("%s needs %v, want %v", id, got, before)
+		}
+		before = append(before, id)
+	}
+	if unlock := at["B/unlock/h1"]; !unlock.Last {
+		t.Error("the lock is not given back at the end")
+	}
+	if !slices.Equal(at["B/role/h1"].Needs, []string{"B/switch/h1"}) || !slices.Equal(at["B/files/h1"].Needs, []string{"B/role/h1"}) {
 		t.Errorf("needs %v, %v, %v", sw.Needs, at["B/role/h1"].Needs, at["B/files/h1"].Needs)
 	}
 	var role Role

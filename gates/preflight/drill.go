@@ -17,6 +17,10 @@ type DrillRequest struct {
 	Dialect string `json:"dialect"`
 	Model   string `json:"model"`
 	Tokens  int    `json:"tokens"` // of the prompt
+	// Key names the variable that holds the engines' key, "" for none.
+	Key string `json:"key,omitempty"`
+	// Peer answers with an engine that has a role, nil for none.
+	Peer *PeerAt `json:"peer,omitempty"`
 	// Limit ends the wait for an expiry.
 	LimitS float64 `json:"limit_s"`
 }
@@ -39,6 +43,8 @@ type Expired struct {
 	Counted float64 `json:"expired_requests"` // counter delta
 	Seconds float64 `json:"seconds"`          // until it was counted and freed
 	Freed   bool    `json:"freed"`
+	// Skipped says why nothing could be held.
+	Skipped string `json:"skipped,omitempty"`
 }
 
 // Bounds of the drills.
@@ -52,17 +58,22 @@ const (
 
 // abort starts a long answer, leaves after its first token and waits until the engine has
 // stopped the request.
-func abort(ctx context.Context, q DrillRequest) (Aborted, error) {
-	out := Aborted{IID: q.IID}
+func abort(ctx context.Context, q DrillRequest) (out Aborted, err error) {
+	out = Aborted{IID: q.IID}
 	d, err := proberOf(q.Dialect)
 	if err != nil {
 		return out, err
 	}
-	p, err := newProber(ctx, q.URL, q.Model, 0)
+	p, err := newProber(ctx, q.URL, q.Model, q.Key, 0)
 	if err != nil {
 		return out, err
 	}
 	defer p.client.Close()
+	done, err := p.withPeer(ctx, d, q.Peer, q.Key)
+	defer func() { err = errors.Join(err, done()) }()
+	if err != nil {
+		return out, err
+	}
 	ids, err := p.prompt(ctx, min(q.Tokens, p.limit/2))
 	if err != nil {
 		return out, err
@@ -109,11 +120,15 @@ func (a Aborted) stopped() bool { return a.Freed && a.Asked > 0 && a.Generated <
 // expire asks for a handoff, fetches it never and waits until the engine has let it go.
 func expire(ctx context.Context, q DrillRequest) (Expired, error) {
 	out := Expired{IID: q.IID}
-	d, err := dialect(q.Dialect)
+	d, err := proberOf(q.Dialect)
 	if err != nil {
 		return out, err
 	}
-	p, err := newProber(ctx, q.URL, q.Model, 0)
+	if d.Concurrent() {
+		out.Skipped = "both legs run at once: nothing is held for a lease"
+		return out, nil
+	}
+	p, err := newProber(ctx, q.URL, q.Model, q.Key, 0)
 	if err != nil {
 		return out, err
 	}

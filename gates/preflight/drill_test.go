@@ -20,7 +20,7 @@ func TestLook(t *testing.T) {
 		return l
 	}
 	l := ask(boot(t, nil))
-	if len(l.Failed) > 0 || l.Version == "" || l.Started == 0 || l.Root != "tiny" || l.Context != 4096 || l.Block != 16 || l.Dtype == "" || l.Tokens == 0 || len(l.TokenDigest) != 64 || len(l.Pace) != paceRuns || l.best() < 0.02 {
+	if len(l.Failed) > 0 || l.Version == "" || l.Started == 0 || l.Root != "tiny" || l.Context != 4096 || l.Block != 16 || l.Dtype == "" || l.Tokens == 0 || len(l.TokenDigest) != 64 || len(l.Pace) < paceRuns || len(l.Pace) > mostPace || l.best() < 0.02 {
 		t.Errorf("saw %+v", l)
 	}
 	other := ask(boot(t, func(c *simulated.Config) { c.BlockSize, c.Root, c.EngineVersion = 64, "/other", "0.1.0" }))
@@ -129,7 +129,10 @@ func TestExpire(t *testing.T) {
 	if x, err := expire(limited(t), drilled(s)); err == nil {
 		t.Errorf("no handoff: %+v", x)
 	}
-	if _, err := expire(limited(t), DrillRequest{Dialect: "sglang"}); err == nil || !strings.Contains(err.Error(), "sglang") {
+	if x, err := expire(limited(t), DrillRequest{Dialect: "sglang"}); err != nil || x.Skipped == "" || x.Freed {
+		t.Errorf("a dialect without leases: %+v, %v", x, err)
+	}
+	if _, err := expire(limited(t), DrillRequest{Dialect: "morse"}); err == nil || !strings.Contains(err.Error(), "morse") {
 		t.Errorf("got %v", err)
 	}
 }

@@ -3,11 +3,9 @@ package preflight
 import (
 	"context"
 	"fmt"
-	"slices"
 	"time"
 
 	"github.com/narwhal-fleet/narwhal/runtime/engine"
-	"github.com/narwhal-fleet/narwhal/runtime/engine/vllm"
 )
 
 // HandoffRequest asks for real handoffs of one directed pair.
@@ -23,6 +21,10 @@ type HandoffRequest struct {
 	Long int `json:"long_tokens"`
 	// Firsts is how many more handoffs are timed to their first token.
 	Firsts int `json:"first_token_samples"`
+	// Switch lets processes that have a role play the other one meanwhile.
+	Switch bool `json:"switch_roles,omitempty"`
+	// Key names the variable that holds the engines' key, "" for none.
+	Key string `json:"key,omitempty"`
 }
 
 // Handed is one handoff and the unsplit run that it must equal.
@@ -41,6 +43,15 @@ type Handed struct {
 	DecodeMS  float64 `json:"decode_ms"`
 	// Restarted says that the consumer's process changed meanwhile.
 	Restarted bool `json:"restarted"`
+	// Dialect is set where both legs run at once. Neither process can run a prompt unsplit then:
+	// Again are the tokens of a second run, Common those of a prompt that all pairs get, Transfers
+	// what the counters of both tell.
+	Dialect   string  `json:"dialect,omitempty"`
+	Again     []int   `json:"again_token_ids,omitempty"`
+	Common    []int   `json:"common_token_ids,omitempty"`
+	Transfers float64 `json:"transfers,omitempty"`
+	// Skipped says why the pair cannot hand over at all: the roles of its processes.
+	Skipped string `json:"skipped,omitempty"`
 	// Long is the same with a long prompt, in the first of a pair only.
 	Long *Handed `json:"long,omitempty"`
 	// FirstS are seconds from the consumer's leg to its first token once the pair has met.
@@ -48,13 +59,6 @@ type Handed struct {
 }
 
 const pairOutput = 16 // tokens compared
-
-func dialect(name string) (engine.Dialect, error) {
-	if name == "vllm" {
-		return vllm.New(), nil
-	}
-	return nil, fmt.Errorf("hand over: dialect %q is not probed by this version", name)
-}
 
 // pairing is a pair of engines that are asked.
 type pairing struct {
@@ -68,20 +72,18 @@ type pairing struct {
 // the producer, and times some more to their first token. Every prompt is new to both engines.
 func handoff(ctx context.Context, q HandoffRequest) (Handed, error) {
 	out := Handed{From: q.From, To: q.To, Prompt: q.Tokens}
-	d, err := dialect(q.Dialect)
+	d, err := proberOf(q.Dialect)
 	if err != nil {
 		return out, err
 	}
-	p, err := newProber(ctx, q.Prefill, q.Model, 0)
+	if d.Concurrent() {
+		return handoffTogether(ctx, d, q)
+	}
+	p, c, done, err := q.probers(ctx)
 	if err != nil {
 		return out, err
 	}
-	defer p.client.Close()
-	c, err := newProber(ctx, q.Decode, q.Model, 0)
-	if err != nil {
-		return out, err
-	}
-	defer c.client.Close()
+	defer done()
 	x := &pairing{d: d, p: p, c: c, q: q}
 	room := min(p.limit, c.limit) - pairOutput
 	short := min(max(q.Tokens, 8), room)
@@ -106,6 +108,18 @@ func handoff(ctx context.Context, q HandoffRequest) (Handed, error) {
 		out.FirstS = append(out.FirstS, one.FirstMS/1e3)
 	}
 	return out, nil
+}
+
+// probers asks both engines, producer first; done closes what was opened.
+func (q HandoffRequest) probers(ctx context.Context) (p, c *prober, done func(), err error) {
+	if p, err = newProber(ctx, q.Prefill, q.Model, q.Key, 0); err != nil {
+		return nil, nil, nil, err
+	}
+	if c, err = newProber(ctx, q.Decode, q.Model, q.Key, 0); err != nil {
+		p.client.Close()
+		return nil, nil, nil, err
+	}
+	return p, c, func() { c.client.Close(); p.client.Close() }, nil
 }
 
 // compare hands over one prompt of n tokens and runs it unsplit too.
@@ -180,19 +194,3 @@ func (x *pairing) split(ctx context.Context, n int, out *Handed) ([]int, error) 
 }
 
 func ms(begin time.Time) float64 { return float64(time.Since(begin).Microseconds()) / 1e3 }
-
-// count fills in what the consumer's counters moved by.
-func count(d engine.Dialect, before, after engine.Samples, out *Handed) {
-	b, _ := d.State(before) // a missing gauge does not matter here; the counters are compared
-	a, _ := d.State(after)
-	out.Moved = a.Transferred - b.Transferred
-	out.Local = a.LocalCompute - b.LocalCompute
-	out.Failed = a.FailedTransfers - b.FailedTransfers
-	out.Restarted = a.ProcessStart != b.ProcessStart
-}
-
-// moved reports whether the counters show the prompt's KV arriving: all but what the
-// consumer recomputes, which is at most one block's rest and the last token.
-func (h Handed) moved() bool { return h.Moved > 0 && h.Moved >= float64(h.Prompt)/2 && h.Failed == 0 }
-
-func (h Handed) equal() bool { return len(h.Split) > 0 && slices.Equal(h.Split, h.Unsplit) }

@@ -30,8 +30,10 @@ func (Gate) Judge(v gates.View) []record.Finding {
 		}
 	}
 	out = append(out, judgePeers(v, profiled)...)
+	out = append(out, judgeRestarts(v)...)
+	out = append(out, judgeTogether(v)...)
 	var firsts []float64
-	for _, p := range directedPairs(v.Fleet.EngineIDs()) {
+	for _, p := range v.Fleet.HandoffPairs() {
 		var h Handed
 		if v.Decode(pairKey(p[0], p[1]), &h) == nil {
 			out = append(out, judgePair(v.Fleet, p[0], p[1], h)...)
@@ -57,6 +59,11 @@ func judgeLease(f fleet.Fleet, e string, l Expired) []record.Finding {
 		return nil
 	}
 	x := &finder{fleet: f, engine: e, evidence: LeaseKey(e)}
+	if l.Skipped != "" {
+		x.add("lease-none", "a lease of handoffs that nobody fetches", l.Skipped, "leave deploy.profile.lease_drill out: the engine's own limits end what waits for a peer")
+		x.found[0].Note = true
+		return x.found
+	}
 	x.add("lease-kept", "a handoff that nobody fetches counted as expired, and its cache freed", fmt.Sprintf("%.0f counted, %.3g of the cache held after %.0f s", l.Counted, l.After, l.Seconds),
 		"lost handoffs would fill the cache: check kv_lease_duration of the connector, and the engine's version")
 	return x.found
@@ -70,7 +77,7 @@ func judgeFirstTokens(f fleet.Fleet, s []float64) []record.Finding {
 		return nil
 	}
 	s = slices.Sorted(slices.Values(s))
-	propose := max(s[len(s)-1], 1.2*profile.Quantile(s, 0.99)) + 0.5
+	propose := proposed(s)
 	if propose < limit {
 		return nil
 	}
@@ -80,7 +87,13 @@ func judgeFirstTokens(f fleet.Fleet, s []float64) []record.Finding {
 	return []record.Finding{x}
 }
 
+// proposed is the deadline for the first tokens s, sorted; s is not empty.
+func proposed(s []float64) float64 { return max(s[len(s)-1], 1.2*profile.Quantile(s, 0.99)) + 0.5 }
+
 func judgePair(f fleet.Fleet, p, d string, h Handed) []record.Finding {
+	if h.Skipped != "" {
+		return nil // said for all pairs at once
+	}
 	var out []record.Finding
 	add := func(code, want, got, hint string) {
 		out = append(out, record.Finding{Code: code, Host: f.HostOf(d), Engine: d, Want: want, Got: got, Hint: hint, Evidence: string(pairKey(p, d)),
@@ -92,7 +105,7 @@ func judgePair(f fleet.Fleet, p, d string, h Handed) []record.Finding {
 		Code string
 	}{{h: &h, Code: "handoff-output"}, {h: h.Long, Code: "long-handoff-output"}} {
 		if one.h != nil && !one.h.equal() {
-			add(one.Code, fmt.Sprintf("tokens %v as unsplit, after %d", one.h.Unsplit, one.h.Prompt), fmt.Sprint(one.h.Split), "the KV that arrived is not the prompt's: compare block size, layout and versions of the two engines")
+			add(one.Code, one.h.wanted(), fmt.Sprint(one.h.Split), "the KV that arrived is not the prompt's: compare block size, layout and versions of the two engines")
 		}
 	}
 	for _, one := range []struct {
@@ -100,7 +113,7 @@ func judgePair(f fleet.Fleet, p, d string, h Handed) []record.Finding {
 		Code string
 	}{{h: &h, Code: "handoff-counters"}, {h: h.Long, Code: "long-handoff-counters"}} {
 		if one.h != nil && !one.h.moved() {
-			add(one.Code, fmt.Sprintf("about %d tokens by transfer and no failure", one.h.Prompt), fmt.Sprintf("%.0f by transfer, %.0f failed", one.h.Moved, one.h.Failed), computed)
+			add(one.Code, fmt.Sprintf("about %d tokens by transfer and no failure", one.h.Prompt), fmt.Sprintf("%.0f by transfer, %.0f failed", one.h.Moved+one.h.Transfers, one.h.Failed), computed)
 		}
 	}
 	if h.Restarted || h.Long != nil && h.Long.Restarted {

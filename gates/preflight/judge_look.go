@@ -6,6 +6,7 @@ import (
 
 	"github.com/narwhal-fleet/narwhal/gates"
 	"github.com/narwhal-fleet/narwhal/gates/record"
+	"github.com/narwhal-fleet/narwhal/runtime/profile"
 )
 
 // slowFrom is how much slower than its peers, or than its own curve, an engine may be.
@@ -130,18 +131,37 @@ func judgePace(v gates.View, ids []string, looks map[string]Looked) []record.Fin
 			continue
 		}
 		x := &finder{fleet: v.Fleet, engine: e, evidence: LookKey(e)}
-		got := fmt.Sprintf("%.3g s for %d tokens, the best of %d", best, looks[e].PaceTokens, len(looks[e].Pace))
-		const hint = "look for throttling (narwhal gate run --again A), another process on the device, a slower link or clock"
 		if all := peers[launch[e]]; len(all) >= leastPeers && best > slowFrom*median(all) {
-			x.add("slow-engine", fmt.Sprintf("at most %.1f times the %.3g s of the %d engines of its launch", slowFrom, median(all), len(all)), got, hint)
+			x.add("slow-engine", fmt.Sprintf("at most %.1f times the %.3g s of the %d engines of its launch", slowFrom, median(all), len(all)), looks[e].told(), throttled)
 		}
 		var m Profiled
 		if v.Decode(ProfileKey(e), &m) == nil {
-			if curve, _, err := m.fit(); err == nil && best > slowFrom*curve.Prefill(looks[e].PaceTokens) {
-				x.add("slower-than-profile", fmt.Sprintf("at most %.1f times the %.3g s of its own curve", slowFrom, curve.Prefill(looks[e].PaceTokens)), got, hint+"; or the profile is of another state: narwhal gate run --again F")
+			if curve, rep, err := m.fit(); err == nil && rep.PrefillFits() && judgeOwn(x, looks[e], curve) &&
+				byChance(curve, m.Samples, best/curve.Prefill(looks[e].PaceTokens), len(looks[e].Pace)) >= 1-rareShare {
+				x.noted() // the sweep met as long ones
 			}
 		}
 		out = append(out, x.found...)
 	}
 	return out
+}
+
+// slowEngine is the code of an engine that is well, and slower than its peers.
+const slowEngine = "slow-engine"
+
+const throttled = "look for throttling (narwhal gate run --again A), another process on the device, a slower link or clock"
+
+// told says the quickest pace.
+func (l Looked) told() string {
+	return fmt.Sprintf("%.3g s for %d tokens, the best of %d", l.best(), l.PaceTokens, len(l.Pace))
+}
+
+// judgeOwn holds an engine's pace against its own curve, and reports whether it is slower.
+func judgeOwn(x *finder, l Looked, curve profile.Curve) bool {
+	most := curve.Prefill(l.PaceTokens)
+	slower := l.best() > slowFrom*most
+	if slower {
+		x.add("slower-than-profile", fmt.Sprintf("at most %.1f times the %.3g s of its own curve", slowFrom, most), l.told(), throttled+"; or the profile is of another state: narwhal gate run --again F")
+	}
+	return slower
 }

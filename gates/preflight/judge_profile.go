@@ -8,18 +8,13 @@ import (
 	"github.com/narwhal-fleet/narwhal/runtime/profile"
 )
 
-// Bounds of what noise may excuse: past them a measurement says too little of the engine, and
-// no fit of it passes on the grounds of noise.
-const (
-	mostOff   = 0.20 // how far the curve may lie from the engine's own
-	mostNoise = 0.40 // error that noise alone explains
-	driftFrom = 1.15 // pace of the second half over the first, or the other way round
-)
+// driftFrom is the pace of the second half over the first, or the other way round.
+const driftFrom = 1.15
 
 // fit finds the curve through the median of each point's samples: one request that met a busy
 // moment of the machine does not bend it.
 func (p Profiled) fit() (profile.Curve, profile.Report, error) {
-	return profile.Fit(medians(p.Samples))
+	return profile.Rough(medians(p.Samples))
 }
 
 const again = "measure on an idle engine: narwhal gate run --again F"
@@ -48,7 +43,8 @@ func judgeProfile(f fleet.Fleet, e string, m Profiled) []record.Finding {
 		x.add("profile-unfit", "samples that follow a curve", fmt.Sprintf("%v; the middle half width of the points is ±%.0f %%", err, 100*spread(m.Samples)), again)
 		return x.found
 	}
-	judgeFit(x, f.Profiles, curve, rep, m.Samples)
+	judgePrefill(x, curve, rep, m.Samples)
+	judgeFit(x, curve, rep, m)
 	if by, sure := drift(m.Samples.Decode); sure && (by >= driftFrom || by <= 1/driftFrom) {
 		x.add("pace-drifted", "one pace from the first measurement to the last", fmt.Sprintf("the second half %.2f times as slow as the first", by),
 			"look for throttling, for clocks that rise late, and for other work on the host; then "+again)
@@ -58,37 +54,6 @@ func judgeProfile(f fleet.Fleet, e string, m Profiled) []record.Finding {
 	judgeCohorts(x, f.SLO, curve, m.Samples)
 	judgeMixed(x, f.SLO, curve, m)
 	return x.found
-}
-
-// judgeFit holds the errors of the decode fit against the policy. An error above it that the
-// spread of the repeats explains is a note with what is known; one that it does not explain
-// is a curve of another shape.
-func judgeFit(x *finder, policy fleet.Profiles, curve profile.Curve, rep profile.Report, s profile.Samples) {
-	if rep.Decode.MAPE <= policy.MaxDecodeFitMAPE && rep.DecodeCV <= policy.MaxDecodeCVMAPE {
-		return
-	}
-	c := chance(curve, s)
-	saw := fmt.Sprintf("over %d samples of %d points, ±%.0f %% in the middle", len(s.Decode), len(decodeCells(s)), 100*spread(s))
-	for _, e := range []struct {
-		Code, what, field string
-		limit, got, noise float64
-	}{
-		{Code: "decode-fit", what: "a mean decode error", field: "profiles.max_decode_fit_mape", limit: policy.MaxDecodeFitMAPE, got: rep.Decode.MAPE, noise: c.Fit},
-		{Code: "decode-cross-validation", what: "a leave-one-out error", field: "profiles.max_decode_cv_mape", limit: policy.MaxDecodeCVMAPE, got: rep.DecodeCV, noise: c.CV},
-	} {
-		want := fmt.Sprintf("%s up to %.3g", e.what, e.limit)
-		got := fmt.Sprintf("%.3g %s; noise alone gives up to %.3g", e.got, saw, e.noise)
-		switch {
-		case e.got <= e.limit:
-		case e.got > e.noise:
-			x.add(e.Code, want, got, "the engine's pace does not follow requests and tokens: change the points of deploy.profile, or raise "+e.field)
-		case c.Off > mostOff || e.noise > mostNoise:
-			x.add("profile-noisy", want, fmt.Sprintf("%s, and the curve is known to ±%.0f %% only", got, 100*c.Off), again+", raise deploy.profile.budget, or raise "+e.field)
-		default:
-			x.add(e.Code, want, fmt.Sprintf("%s: the curve passes, known to ±%.0f %% (95 %%)", got, 100*c.Off), again+" for a surer one")
-			x.noted()
-		}
-	}
 }
 
 // judgeFloor finds limits that no schedule can keep.

@@ -4,7 +4,6 @@ import (
 	"bytes"
 	"encoding/base64"
 	"encoding/json"
-	"fmt"
 	"slices"
 	"strings"
 	"testing"
@@ -145,6 +144,14 @@ func TestJudge(t *testing.T) {
 		"slower than its own": {func(_ *fleet.Fleet, e map[record.Key]any) {
 			looked(e, func(l *Looked) { l.Pace = []float64{0.5, 0.4} })
 		}, []string{"slower-than-profile"}},
+		"slower than its own, as parts of its sweep": {func(_ *fleet.Fleet, e map[record.Key]any) {
+			looked(e, func(l *Looked) { l.Pace = []float64{0.5, 0.4} })
+			s := samples(0)
+			for _, p := range samples(0).Prefill { // a machine that was busy for a third of them
+				s.Prefill = append(s.Prefill, p, profile.PrefillSample{Tokens: p.Tokens, Seconds: 5 * p.Seconds})
+			}
+			profiled(e, s)
+		}, []string{"slower-than-profile (note)"}},
 		"an attested version": {func(f *fleet.Fleet, _ map[record.Key]any) { f.EngineContract = &fleet.Contract{EngineVersion: "9"} }, []string{"version-differs"}},
 		"goes on after its client": {func(_ *fleet.Fleet, e map[record.Key]any) {
 			e[AbortKey("d0")] = Aborted{Asked: 4000, Generated: 1000}
@@ -217,25 +224,6 @@ func TestExpect(t *testing.T) {
 	}
 	if len(keys) != 3*3+6+1 || len(seen) != len(keys) || !seen["F/pair/x/p0"] || !seen["F/pair/p0/x"] || seen["F/pair/x/x"] {
 		t.Errorf("expects %v", keys)
-	}
-}
-
-func TestDirectedPairs(t *testing.T) {
-	for n := range 8 {
-		var ids []string
-		for i := range n {
-			ids = append(ids, fmt.Sprint(i))
-		}
-		seen := map[[2]string]bool{}
-		for _, p := range directedPairs(ids) {
-			if p[0] == p[1] || seen[p] {
-				t.Errorf("%d engines: pair %v", n, p)
-			}
-			seen[p] = true
-		}
-		if len(seen) != max(0, n*(n-1)) {
-			t.Errorf("%d engines: %d pairs", n, len(seen))
-		}
 	}
 }
 

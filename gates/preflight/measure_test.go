@@ -10,6 +10,7 @@ import (
 
 	"github.com/narwhal-fleet/narwhal/fleet"
 	"github.com/narwhal-fleet/narwhal/runtime/engine/simulated"
+	"github.com/narwhal-fleet/narwhal/runtime/engine/simulated/simulatedtest"
 	"github.com/narwhal-fleet/narwhal/runtime/profile"
 )
 
@@ -26,18 +27,7 @@ func boot(t *testing.T, change func(*simulated.Config)) *simulated.Server {
 	cfg := simulated.Config{Model: "tiny", SideChannel: "127.0.0.1:0", Simulated: fleet.Simulated{
 		PrefillA: 0.004, PrefillB: 0.00005, DecodeD: 0.004, DecodeE: 0.0005, BlockSize: 16, Blocks: 2000, MaxModelLen: 4096, MaxNumSeqs: 16, MaxBatched: 4096, LeaseS: 30, PrefixCaching: true,
 	}}
-	if change != nil {
-		change(&cfg)
-	}
-	s, err := simulated.New(cfg)
-	if err != nil {
-		t.Fatal(err)
-	}
-	if err := s.Start(t.Context()); err != nil {
-		t.Fatal(err)
-	}
-	t.Cleanup(s.Stop)
-	return s
+	return simulatedtest.Start(t, cfg, change)
 }
 
 var points = fleet.Profiling{PrefillTokens: []int{64, 512, 1024, 2048}, PrefillRepeats: 2, DecodeRequests: []int{1, 4}, DecodeTokens: []int{32, 256}, OutputTokens: 12, PairTokens: 200}
@@ -175,13 +165,13 @@ func TestHandoffThatFails(t *testing.T) {
 }
 
 func TestHandoffOfAnotherDialect(t *testing.T) {
-	if _, err := handoff(limited(t), HandoffRequest{Dialect: "sglang"}); err == nil {
+	if _, err := handoff(limited(t), HandoffRequest{Dialect: "morse"}); err == nil {
 		t.Error("a dialect that is not probed passed")
 	}
 }
 
 func TestVerbNames(t *testing.T) {
-	for _, name := range []string{"engine-profile", "engine-look", "abort-drill", "lease-drill", "handoff"} {
+	for _, name := range []string{"engine-profile", "engine-look", "abort-drill", "lease-drill", "handoff", "restart-drill", "relaunch"} {
 		v := HostVerbs()[name]
 		if v == nil {
 			t.Errorf("no verb %s", name)

@@ -1,6 +1,7 @@
 package preflight
 
 import (
+	"math"
 	"math/rand/v2"
 	"slices"
 
@@ -37,7 +38,7 @@ func chance(c profile.Curve, s profile.Samples) Chance {
 			gap := c.Interval(cell.at.requests, cell.at.tokens) * redraw(rng, cell.values)
 			drawn.Decode = append(drawn.Decode, profile.DecodeSample{Requests: cell.at.requests, KVTokens: cell.at.tokens, Gap: gap})
 		}
-		curve, rep, err := profile.Fit(drawn)
+		curve, rep, err := profile.Rough(drawn)
 		if err != nil {
 			return Chance{}
 		}
@@ -52,6 +53,50 @@ func chance(c profile.Curve, s profile.Samples) Chance {
 	slices.Sort(cvs)
 	slices.Sort(offs)
 	return Chance{Fit: profile.Quantile(fits, rareShare), CV: profile.Quantile(cvs, rareShare), Off: profile.Quantile(offs, oddShare)}
+}
+
+// prefillChance is what errors of the prefills the noise of their repeats alone explains, asked as
+// chance asks.
+func prefillChance(c profile.Curve, s profile.Samples) (mean, largest, off float64) {
+	all := prefillCells(s)
+	rng := rand.New(rand.NewPCG(drawSeed, drawSeed))
+	decode := medians(s).Decode
+	var means, largests, offs []float64
+	for range draws {
+		drawn := profile.Samples{Decode: decode}
+		for _, cell := range all {
+			drawn.Prefill = append(drawn.Prefill, profile.PrefillSample{Tokens: cell.at, Seconds: c.Prefill(cell.at) * redraw(rng, cell.values)})
+		}
+		curve, rep, err := profile.Rough(drawn)
+		if err != nil {
+			return 0, 0, 0
+		}
+		away := 0.0
+		for _, cell := range all {
+			was := c.Prefill(cell.at)
+			away += abs(curve.Prefill(cell.at)-was) / was / float64(len(all))
+		}
+		means, largests, offs = append(means, rep.Prefill.MAPE), append(largests, rep.Prefill.Max), append(offs, away)
+	}
+	slices.Sort(means)
+	slices.Sort(largests)
+	slices.Sort(offs)
+	return profile.Quantile(means, rareShare), profile.Quantile(largests, rareShare), profile.Quantile(offs, oddShare)
+}
+
+// byChance is how probable it is that n prefills all take some factor of the curve or more, by what
+// the sweep's own prefills took.
+func byChance(c profile.Curve, s profile.Samples, factor float64, n int) float64 {
+	if len(s.Prefill) == 0 {
+		return 0
+	}
+	longer := 0
+	for _, p := range s.Prefill {
+		if p.Seconds >= factor*c.Prefill(p.Tokens) {
+			longer++
+		}
+	}
+	return math.Pow(float64(longer)/float64(len(s.Prefill)), float64(n))
 }
 
 // redraw is the median of as many values drawn from the same, over their own median. What

@@ -3,6 +3,7 @@ package preflight
 import (
 	"math"
 	"math/rand/v2"
+	"strings"
 	"testing"
 
 	"github.com/narwhal-fleet/narwhal/fleet"
@@ -150,4 +151,40 @@ func TestDrift(t *testing.T) {
 	if _, sure := drift(make(9)[:8]); sure {
 		t.Error("sure of eight values")
 	}
+}
+
+// TestUncertaintyIsTheFleets lets a fleet accept a curve that noise leaves less known, which is
+// said, and has nothing to say of a sweep that settled.
+func TestUncertaintyIsTheFleets(t *testing.T) {
+	f := testFleet()
+	f.Profiles = fleet.Profiles{MaxDecodeFitMAPE: 0.01, MaxDecodeCVMAPE: 0.01}
+	r := rand.New(rand.NewPCG(8, 1))
+	wild := func(r *rand.Rand) float64 { return math.Exp(2 * r.NormFloat64()) }
+	m := Profiled{IID: "d0", Samples: swept(r, plane, wild), Ended: endedBudget}
+	if got := codes(judgeProfile(f, "d0", m)); got != "profile-noisy profile-noisy" {
+		t.Fatalf("by default: %s", got)
+	}
+	f.Deploy.Profile.Uncertainty = 1
+	for _, x := range judgeProfile(f, "d0", m) {
+		if !x.Note || !strings.Contains(x.Got, "known to ±") {
+			t.Errorf("where all is allowed: %+v", x)
+		}
+	}
+	f.Profiles = fleet.Profiles{MaxDecodeFitMAPE: 9, MaxDecodeCVMAPE: 99}
+	found := judgeProfile(f, "d0", m)
+	if codes(found) != "profile-uncertain" || !found[0].Note || !strings.Contains(found[0].Got, "known to ±") {
+		t.Errorf("within the limits, by noise: %+v", found)
+	}
+	m.Ended = endedSettled
+	if found := judgeProfile(f, "d0", m); len(found) > 0 {
+		t.Errorf("settled: %+v", found)
+	}
+}
+
+func codes(found []record.Finding) string {
+	var out []string
+	for _, x := range found {
+		out = append(out, x.Code)
+	}
+	return strings.Join(out, " ")
 }

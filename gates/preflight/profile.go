@@ -25,6 +25,10 @@ type ProfileRequest struct {
 	Model   string          `json:"model"`
 	Seed    uint64          `json:"seed"`
 	Points  fleet.Profiling `json:"points"`
+	// Peer answers with an engine that has a role, nil for none.
+	Peer *PeerAt `json:"peer,omitempty"`
+	// Key names the variable that holds the engines' key, "" for none.
+	Key string `json:"key,omitempty"`
 }
 
 // Profiled are the measurements of one engine, in the order of measuring. The curve follows
@@ -42,6 +46,10 @@ type Profiled struct {
 	Warm   []Warm   `json:"warm_prefix"`
 	// Discarded requests warmed the engine up.
 	Discarded int `json:"discarded"`
+	// Role is that of a process which answers with Peer alone: what the other role does was measured
+	// there.
+	Role string `json:"role,omitempty"`
+	Peer string `json:"peer,omitempty"`
 }
 
 // HostVerbs are what gate F asks of the binary on a host.
@@ -52,6 +60,8 @@ func HostVerbs() map[string]gates.HostVerb {
 		"abort-drill":    gates.Answer(abort),
 		"lease-drill":    gates.Answer(expire),
 		"handoff":        gates.Answer(handoff),
+		"restart-drill":  gates.Answer(restartHere),
+		"relaunch":       gates.Answer(relaunch),
 	}
 }
 
@@ -60,11 +70,12 @@ type prober struct {
 	client *engine.Client
 	model  string
 	rng    *rand.Rand
-	limit  int // longest prompt, tokens
+	limit  int  // longest prompt, tokens
+	duo    *duo // what it asks together with its peer, nil for alone
 }
 
-func newProber(ctx context.Context, url, model string, seed uint64) (*prober, error) {
-	c, err := engine.NewClient(url, engine.Options{})
+func newProber(ctx context.Context, url, model, key string, seed uint64) (*prober, error) {
+	c, err := engine.NewClient(url, keyed(key))
 	if err != nil {
 		return nil, err
 	}
@@ -106,6 +117,10 @@ func (p *prober) prefill(ctx context.Context, n int) (profile.PrefillSample, err
 	if err != nil {
 		return profile.PrefillSample{}, err
 	}
+	if p.duo != nil {
+		_, took, err := p.duo.stream(ctx, p.model, ids, 1, func() {})
+		return profile.PrefillSample{Tokens: n, Seconds: took.Seconds()}, err
+	}
 	begin := time.Now()
 	_, err = p.client.Complete(ctx, engine.CompletionRequest{Model: p.model, PromptIDs: ids, MaxTokens: 1, IgnoreEOS: true})
 	return profile.PrefillSample{Tokens: n, Seconds: time.Since(begin).Seconds()}, err
@@ -117,17 +132,24 @@ const (
 	rerunTimes = 2 // the tokens of the one before
 )
 
+// togetherFor is the part of an answer, 1 in so many tokens, that each stream must bring while all
+// decode: over fewer, what a token waits for on its way outweighs what the engine takes.
+const togetherFor = 4
+
+// brief reports whether streams were together for too few of their tokens.
+func brief(least, tokens int) bool { return least < min(tokens/togetherFor, tokens-2) }
+
 // decode lets a cohort generate together and measures the mean gap while all are resident. A
-// cohort whose streams were apart runs again with longer answers; it counts as the same point,
-// since half an answer is little beside the prompt.
+// cohort whose streams were apart, or together for few tokens, runs again with longer answers; it
+// counts as the same point, since half an answer is little beside the prompt.
 func (p *prober) decode(ctx context.Context, requests, n, tokens int) (profile.DecodeSample, error) {
 	for run, longer := 0, tokens; ; run, longer = run+1, min(longer*rerunTimes, p.limit-n) {
 		streams, err := p.together(ctx, requests, n, longer)
 		if err != nil {
 			return profile.DecodeSample{}, err
 		}
-		s, err := cohort(streams, n, tokens)
-		if run == reruns || !errors.Is(err, errApart) {
+		s, least, err := cohort(streams, n, tokens)
+		if run == reruns || err != nil && !errors.Is(err, errApart) || err == nil && !brief(least, tokens) {
 			return s, err
 		}
 	}

@@ -63,3 +63,28 @@ func TestRerun(t *testing.T) {
 		srv.Close()
 	}
 }
+
+// TestPaceSettles looks on where other work keeps the paces apart, and no further than that takes.
+func TestPaceSettles(t *testing.T) {
+	for _, c := range []struct {
+		pace []float64
+		want bool
+	}{{nil, false}, {[]float64{1}, false}, {[]float64{3, 1, 1.09}, true}, {[]float64{3, 1, 1.2}, false}, {[]float64{1.05, 9, 9, 1}, true}} {
+		if got := (Looked{Pace: c.pace}).settled(); got != c.want {
+			t.Errorf("%v: %v", c.pace, got)
+		}
+	}
+}
+
+// TestBriefTogether: streams that decode together for a few tokens only say more of how they were
+// delivered than of the engine.
+func TestBriefTogether(t *testing.T) {
+	for _, c := range []struct {
+		least, tokens int
+		want          bool
+	}{{2, 16, true}, {3, 16, true}, {4, 16, false}, {15, 64, true}, {16, 64, false}, {1, 3, false}, {0, 3, false}, {0, 8, true}} {
+		if got := brief(c.least, c.tokens); got != c.want {
+			t.Errorf("%d of %d tokens: %v", c.least, c.tokens, got)
+		}
+	}
+}

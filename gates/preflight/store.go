@@ -34,21 +34,30 @@ func store(v gates.View) (profile.Store, error) {
 		if err := v.Decode(ProfileKey(e), &m); err != nil {
 			return profile.Store{}, err
 		}
-		curve, rep, err := m.fit()
-		if err != nil {
-			return profile.Store{}, fmt.Errorf("fit engine %s: %w", e, err)
-		}
 		binding, err := attested(v, e)
 		if err != nil {
 			return profile.Store{}, fmt.Errorf("bind the profile of %s: %w", e, err)
 		}
-		row := profile.NewRow(e, binding, curve, rep)
-		if m.Capacity > 0 {
-			row.KVCapacityTokens = &m.Capacity
+		row, err := m.row(e, binding)
+		if err != nil {
+			return profile.Store{}, fmt.Errorf("fit engine %s: %w", e, err)
 		}
 		rows = append(rows, row)
 	}
 	return profile.NewStore(map[string]any{"package": "narwhal"}, rows...), nil
+}
+
+// row is an engine's fitted curve, bound to the generation with this digest.
+func (p Profiled) row(e, binding string) (profile.Row, error) {
+	curve, rep, err := p.fit()
+	if err != nil {
+		return profile.Row{}, err
+	}
+	row := profile.NewRow(e, binding, curve, rep)
+	if p.Capacity > 0 {
+		row.KVCapacityTokens = &p.Capacity
+	}
+	return row, nil
 }
 
 // attested reads the binding digest out of the statement that gate E verified.

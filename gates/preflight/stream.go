@@ -29,6 +29,10 @@ func (p *prober) stream(ctx context.Context, ids []int, n int) (timing, error) {
 
 // streamUntil is stream that calls seen after each event with tokens.
 func (p *prober) streamUntil(ctx context.Context, ids []int, n int, seen func()) (timing, error) {
+	if p.duo != nil {
+		t, _, err := p.duo.stream(ctx, p.model, ids, n, seen)
+		return t, err
+	}
 	body, err := streamBody(p.model, ids, n)
 	if err != nil {
 		return timing{}, err
@@ -108,12 +112,13 @@ func tokensOf(data []byte) ([]int, error) {
 // had begun: a longer answer may show them together.
 var errApart = errors.New("measure a cohort: its streams never decoded together")
 
-// cohort is the mean gap between tokens while every stream was decoding.
-func cohort(streams []timing, prompt, tokens int) (profile.DecodeSample, error) {
+// cohort is the mean gap between tokens while every stream was decoding, and the fewest tokens
+// that one of them brought meanwhile.
+func cohort(streams []timing, prompt, tokens int) (s profile.DecodeSample, least int, err error) {
 	var from, to time.Time
 	for _, s := range streams {
 		if len(s.at) < 3 {
-			return profile.DecodeSample{}, fmt.Errorf("measure a cohort: a stream brought %d events: %w", len(s.at), errApart)
+			return profile.DecodeSample{}, 0, fmt.Errorf("measure a cohort: a stream brought %d events: %w", len(s.at), errApart)
 		}
 		if s.at[0].After(from) {
 			from = s.at[0]
@@ -124,18 +129,21 @@ func cohort(streams []timing, prompt, tokens int) (profile.DecodeSample, error) 
 	}
 	var gaps float64
 	count := 0
-	for _, s := range streams {
+	for i, s := range streams {
 		inside, first, last := 0, time.Time{}, time.Time{}
-		for i, at := range s.at {
+		for j, at := range s.at {
 			if at.Before(from) || at.After(to) {
 				continue
 			}
 			if first.IsZero() {
 				first = at
 			} else {
-				inside += s.counts[i]
+				inside += s.counts[j]
 			}
 			last = at
+		}
+		if i == 0 || inside < least {
+			least = inside
 		}
 		if inside > 0 {
 			gaps += last.Sub(first).Seconds()
@@ -143,7 +151,7 @@ func cohort(streams []timing, prompt, tokens int) (profile.DecodeSample, error) 
 		}
 	}
 	if count == 0 {
-		return profile.DecodeSample{}, errApart
+		return profile.DecodeSample{}, 0, errApart
 	}
-	return profile.DecodeSample{Requests: len(streams), KVTokens: len(streams) * (prompt + tokens/2), Gap: gaps / float64(count)}, nil
+	return profile.DecodeSample{Requests: len(streams), KVTokens: len(streams) * (prompt + tokens/2), Gap: gaps / float64(count)}, least, nil
 }

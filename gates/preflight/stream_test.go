@@ -26,16 +26,17 @@ func TestCohort(t *testing.T) {
 	for name, c := range map[string]struct {
 		streams []timing
 		gap     float64 // seconds
+		least   int     // tokens of one stream in the window
 	}{
-		"one stream":                   {[]timing{at(0, 10, 20, 30)}, 0.010},
-		"two in step":                  {[]timing{at(0, 10, 20), at(0, 10, 20)}, 0.010},
-		"the second is late":           {[]timing{at(0, 10, 20, 30, 40), at(15, 30, 45)}, 0.035 / 3}, // from 15 to 40 ms: 20→30→40 and 15→30
-		"several tokens an event":      {[]timing{several}, 0.005},
-		"first gap outside counts not": {[]timing{at(0, 100, 110, 120), at(100, 110, 120)}, 0.010},
+		"one stream":                   {[]timing{at(0, 10, 20, 30)}, 0.010, 3},
+		"two in step":                  {[]timing{at(0, 10, 20), at(0, 10, 20)}, 0.010, 2},
+		"the second is late":           {[]timing{at(0, 10, 20, 30, 40), at(15, 30, 45)}, 0.035 / 3, 1}, // from 15 to 40 ms: 20→30→40 and 15→30
+		"several tokens an event":      {[]timing{several}, 0.005, 6},
+		"first gap outside counts not": {[]timing{at(0, 100, 110, 120), at(100, 110, 120)}, 0.010, 2},
 	} {
-		got, err := cohort(c.streams, 100, 16)
-		if err != nil || math.Abs(got.Gap-c.gap) > 1e-9 {
-			t.Errorf("%s: %+v, %v; want %g s", name, got, err, c.gap)
+		got, least, err := cohort(c.streams, 100, 16)
+		if err != nil || least != c.least || math.Abs(got.Gap-c.gap) > 1e-9 {
+			t.Errorf("%s: %+v, %d, %v; want %g s, %d", name, got, least, err, c.gap, c.least)
 		}
 		if got.Requests != len(c.streams) || got.KVTokens != len(c.streams)*(100+8) {
 			t.Errorf("%s: %+v", name, got)
@@ -48,7 +49,7 @@ func TestCohort(t *testing.T) {
 		"one is too short":    {at(0, 10, 20, 30), at(5)},
 		"together an instant": {at(0, 10, 20), at(20, 30, 40)},
 	} {
-		if got, err := cohort(streams, 100, 16); err == nil {
+		if got, _, err := cohort(streams, 100, 16); err == nil {
 			t.Errorf("%s: measured %+v", name, got)
 		}
 	}

@@ -2,10 +2,12 @@ package preflight
 
 import (
 	"context"
+	"errors"
 	"fmt"
 	"slices"
 	"time"
 
+	"github.com/narwhal-fleet/narwhal/runtime/engine"
 	"github.com/narwhal-fleet/narwhal/runtime/profile"
 )
 
@@ -40,24 +42,37 @@ func (p *point) settled() bool {
 // over all points in changing order, so that a slow minute of the machine meets all alike. A
 // point is left alone when its median is known well; the sweep ends when all are, or when its
 // budget is spent.
-func measure(ctx context.Context, q ProfileRequest) (Profiled, error) {
+func measure(ctx context.Context, q ProfileRequest) (out Profiled, err error) {
 	begin := time.Now()
 	d, err := proberOf(q.Dialect)
 	if err != nil {
 		return Profiled{}, err
 	}
-	p, err := newProber(ctx, q.URL, q.Model, q.Seed)
+	p, err := newProber(ctx, q.URL, q.Model, q.Key, q.Seed)
 	if err != nil {
 		return Profiled{}, err
 	}
 	defer p.client.Close()
-	out := Profiled{IID: q.IID}
+	out = Profiled{IID: q.IID}
+	done, err := p.withPeer(ctx, d, q.Peer, q.Key)
+	defer func() { err = errors.Join(err, done()) }()
+	if err != nil {
+		return out, fmt.Errorf("profile %s: %w", q.IID, err)
+	}
+	if p.duo != nil {
+		if out.Peer, out.Role = q.Peer.IID, engine.RoleDecode; p.duo.prefill == p.client {
+			out.Role = engine.RolePrefill
+		}
+	}
 	layout, err := d.Layout(ctx, p.client)
 	if err != nil {
 		return out, err
 	}
 	out.Capacity = layout.BlockSize * layout.Blocks
-	points := append(p.points(q, &out.Samples), p.mixedPoints(q, d, layout, &out)...)
+	points := p.points(q, &out.Samples)
+	if p.duo == nil { // prefill and decode meet on no engine of one role
+		points = append(points, p.mixedPoints(q, d, layout, &out)...)
+	}
 	if out.Discarded, err = p.warmUp(ctx, q); err != nil {
 		return out, fmt.Errorf("profile %s: warm up: %w", q.IID, err)
 	}
@@ -151,7 +166,7 @@ func (p *prober) warmUp(ctx context.Context, q ProfileRequest) (int, error) {
 		return n, nil
 	}
 	for _, requests := range distinct(q.Points.DecodeRequests) {
-		if _, err := p.decode(ctx, requests, tokens[0], q.Points.OutputTokens); err != nil {
+		if _, err := p.decode(ctx, requests, tokens[0], q.Points.OutputTokens); err != nil && !errors.Is(err, errApart) { // it is not measured
 			return n, err
 		}
 		n += requests

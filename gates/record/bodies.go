@@ -174,6 +174,8 @@ type RollbackDone struct {
 	Restored []string `json:"restored"`
 	Rerun    []string `json:"rerun"`
 	Residue  []string `json:"residue"`
+	// Findings are what the live look at the end found other than the record says.
+	Findings []Finding `json:"findings,omitempty"`
 }
 
 // Note is free text for a person. It changes no state.

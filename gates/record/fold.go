@@ -49,6 +49,8 @@ func (s *State) apply(ev Event) {
 		s.undo(ev, *b)
 	case *RollbackStarted, *RollbackStep, *RollbackDone:
 		s.rollback(ev, body)
+	case *ReplaceStarted, *ReplaceStep, *ReplaceDone:
+		s.replace(ev, body)
 	default:
 		s.applyGate(ev, body)
 	}
@@ -175,6 +177,7 @@ func (s *State) rollback(ev Event, body checker) {
 	switch b := body.(type) {
 	case *RollbackStarted:
 		s.Rollback = &Rollback{To: b.To, Plan: b.Plan, Seq: ev.Seq, Started: ev.Time}
+		s.Replacement, s.Left = nil, Left{} // what it replaced is taken back, or repaired
 	case *RollbackStep:
 		if b.Status == RollbackOK && b.Intent != 0 {
 			s.forget(ev, b.Intent)

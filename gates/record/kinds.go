@@ -29,6 +29,9 @@ const (
 	KindRollbackStarted Kind = "rollback.started"
 	KindRollbackStep    Kind = "rollback.step"
 	KindRollbackDone    Kind = "rollback.done"
+	KindReplaceStarted  Kind = "replacement.started"
+	KindReplaceStep     Kind = "replacement.step"
+	KindReplaceDone     Kind = "replacement.done"
 	KindNote            Kind = "note"
 )
 
@@ -54,6 +57,9 @@ var bodies = map[Kind]func() checker{
 	KindRollbackStarted: func() checker { return new(RollbackStarted) },
 	KindRollbackStep:    func() checker { return new(RollbackStep) },
 	KindRollbackDone:    func() checker { return new(RollbackDone) },
+	KindReplaceStarted:  func() checker { return new(ReplaceStarted) },
+	KindReplaceStep:     func() checker { return new(ReplaceStep) },
+	KindReplaceDone:     func() checker { return new(ReplaceDone) },
 	KindNote:            func() checker { return new(Note) },
 }
 

@@ -41,6 +41,10 @@ type State struct {
 	Rollback *Rollback
 	// LastRollback is the one that ended last, nil for none.
 	LastRollback *Rollback
+	// Replacement is the one in progress, nil for none. A rollback ends it.
+	Replacement *Replacement
+	// Left are launches that a way back has left. A rollback forgets them.
+	Left Left
 	// Interrupted is set from an orderly stop until the run is resumed.
 	Interrupted *Stop
 	Resumes     int
@@ -189,10 +193,16 @@ func (s State) clone() State {
 	s.Partial = slices.Clone(s.Partial)
 	s.Repairs = slices.Clone(s.Repairs)
 	s.Malformed = slices.Clone(s.Malformed)
+	s.Left.Launches = maps.Clone(s.Left.Launches)
 	if s.Rollback != nil {
 		r := *s.Rollback
 		r.Steps = slices.Clone(r.Steps)
 		s.Rollback = &r
+	}
+	if s.Replacement != nil {
+		r := *s.Replacement
+		r.Steps = slices.Clone(r.Steps)
+		s.Replacement = &r
 	}
 	return s
 }

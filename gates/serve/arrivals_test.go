@@ -80,7 +80,7 @@ func TestArrivalsRefuses(t *testing.T) {
 
 func TestTrialLimit(t *testing.T) {
 	got := trialLimit(fleet.Trial{Requests: 100, Rates: []float64{1, 0.5, 0}})
-	if want := 600*time.Second + 5*time.Minute; got.D() != want {
+	if want := 600*time.Second + 6*drainLimit + 5*time.Minute; got.D() != want {
 		t.Errorf("%s, want %s", got, want)
 	}
 }

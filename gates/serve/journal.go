@@ -1,15 +1,16 @@
 package serve
 
 import (
-	"bytes"
 	"context"
 	"encoding/json"
 	"errors"
 	"fmt"
 	"io/fs"
+	"os"
 	"path"
 	"path/filepath"
 	"strings"
+	"syscall"
 	"time"
 
 	"github.com/narwhal-fleet/narwhal/fleet"
@@ -18,22 +19,25 @@ import (
 	"github.com/narwhal-fleet/narwhal/runtime/journal"
 )
 
-// Journal holds the router's rows of the trial.
+// Journal holds the router's rows of the trial, and what else it wrote meanwhile.
 type Journal struct {
-	Tags []string      `json:"tags"`
-	Rows []journal.Row `json:"rows"`
+	Tags    []string      `json:"tags"`
+	Rows    []journal.Row `json:"rows"`
+	Windows []Window      `json:"windows"` // one a point
 }
 
 const (
-	maxJournal = 256<<20 + 8<<20  // bytes of one file, which ends behind the row that fills it
-	maxFiles   = 100_000          // files of one journal
-	settleWait = 10 * time.Second // for rows that the router is still writing
-	pause      = 200 * time.Millisecond
+	maxJournal   = 256<<20 + 8<<20  // bytes of one file, which ends behind the row that fills it
+	maxFiles     = 100_000          // files of one journal
+	settleWait   = 10 * time.Second // for rows that the router is still writing
+	pauseBetween = 200 * time.Millisecond
 )
 
 // HostVerbs are what gate G asks of the binary on a host.
 func HostVerbs() map[string]gates.HostVerb {
-	return map[string]gates.HostVerb{"journal-files": gates.Answer(journalFiles)}
+	verbs := monitoringVerbs()
+	verbs["journal-files"], verbs["trial-rests"] = gates.Answer(journalFiles), gates.Answer(trialRests)
+	return verbs
 }
 
 // FilesRequest asks for the files of a journal.
@@ -41,9 +45,22 @@ type FilesRequest struct {
 	Path string `json:"path"`
 }
 
-// Files are the names of a journal's files in the order of their rows.
+// Files are a journal's files in the order of their rows.
 type Files struct {
-	Names []string `json:"names"`
+	Files []File `json:"files"`
+}
+
+// File is one of them, as long as it was then.
+type File struct {
+	Name string `json:"name"`
+	Mark
+}
+
+// Mark is a place in a journal: a file by its device and inode, and an offset in it.
+type Mark struct {
+	Device uint64 `json:"device"`
+	Inode  uint64 `json:"inode"`
+	Bytes  int64  `json:"bytes"`
 }
 
 func journalFiles(_ context.Context, q FilesRequest) (Files, error) {
@@ -54,9 +71,20 @@ func journalFiles(_ context.Context, q FilesRequest) (Files, error) {
 	if n := len(all); n == 0 || all[n-1] != q.Path {
 		return Files{}, fmt.Errorf("no journal at %s", q.Path)
 	}
-	out := Files{Names: []string{}}
+	out := Files{Files: []File{}}
 	for _, p := range all {
-		out.Names = append(out.Names, filepath.Base(p))
+		st, err := os.Stat(p)
+		if errors.Is(err, fs.ErrNotExist) && p != q.Path {
+			continue // it was pruned meanwhile
+		}
+		if err != nil {
+			return Files{}, err
+		}
+		f := File{Name: filepath.Base(p), Mark: Mark{Bytes: st.Size()}}
+		if sys, ok := st.Sys().(*syscall.Stat_t); ok {
+			f.Device, f.Inode = uint64(sys.Dev), sys.Ino
+		}
+		out.Files = append(out.Files, f)
 	}
 	return out, nil
 }
@@ -86,29 +114,26 @@ func journalRows(ctx context.Context, env gates.Env, _ json.RawMessage) ([]byte,
 	if err := v.Decode(trialKey, &t); err != nil {
 		return nil, err
 	}
-	out := Journal{}
+	from, err := newSource(ctx, env, t)
+	if err != nil {
+		return nil, err
+	}
 	want := 0
 	for _, p := range t.Points {
-		out.Tags = append(out.Tags, p.Tag)
 		for _, r := range p.Rows {
 			if r.RID != "" {
 				want++
 			}
 		}
 	}
-	host := v.Fleet.Deploy.Router.Host
-	h, err := env.Host(ctx, host)
-	if err != nil {
-		return nil, err
-	}
-	from := source{host: h, list: filesArgv(v.Fleet, host), dir: pathOn(v.Fleet, host, routerName, ""), tags: out.Tags, ended: map[string][]journal.Row{}}
-	tick := time.NewTicker(pause)
+	tick := time.NewTicker(pauseBetween)
 	defer tick.Stop()
 	for until := time.Now().Add(settleWait); ; {
-		if out.Rows, err = from.rows(ctx); err != nil {
+		out, torn, err := from.read(ctx)
+		if err != nil {
 			return nil, fmt.Errorf("read the router's journal: %w", err)
 		}
-		if len(out.Rows) >= want || time.Now().After(until) {
+		if len(out.Rows) >= want && !torn || time.Now().After(until) {
 			return json.Marshal(out)
 		}
 		select {
@@ -119,78 +144,36 @@ func journalRows(ctx context.Context, env gates.Env, _ json.RawMessage) ([]byte,
 	}
 }
 
-// source is a journal on a host. One file at a time is in memory, and of those that have
-// ended, which do not change any more, the rows of the trial.
-type source struct {
-	host  gates.Host
-	list  []string
-	dir   string
-	tags  []string
-	ended map[string][]journal.Row // by name
-}
-
 const written = "journal.jsonl" // the file that is still written
 
-func (s *source) rows(ctx context.Context) ([]journal.Row, error) {
-	names, err := s.names(ctx)
-	if err != nil {
-		return nil, err
-	}
-	all := []journal.Row{}
-	for _, name := range names {
-		rows, known := s.ended[name]
-		if !known {
-			b, err := s.host.Get(ctx, path.Join(s.dir, name), maxJournal)
-			if errors.Is(err, fs.ErrNotExist) && name != written {
-				continue // it was pruned meanwhile
-			}
-			if err != nil {
-				return nil, err
-			}
-			if rows, err = rowsOf(b, s.tags); err != nil {
-				return nil, fmt.Errorf("%s: %w", name, err)
-			}
-		}
-		if name != written {
-			s.ended[name] = rows
-		}
-		all = append(all, rows...)
-	}
-	return all, nil
-}
-
-// names asks the host. A name is foreign: it must be that of a file in the folder.
-func (s *source) names(ctx context.Context) ([]string, error) {
-	res, err := s.host.Run(ctx, remote.Command{Argv: s.list, Limit: shortLimit.D()})
+// listFiles asks the host. A name is foreign: it must be that of a file in the folder.
+func listFiles(ctx context.Context, h gates.Host, argv []string) ([]File, error) {
+	res, err := h.Run(ctx, remote.Command{Argv: argv, Limit: shortLimit.D()})
 	if err != nil {
 		return nil, fmt.Errorf("list its files: %w", err)
 	}
 	var f Files
-	if err := json.Unmarshal(res.Stdout, &f); err != nil || res.Truncated || len(f.Names) > maxFiles {
+	if err := json.Unmarshal(res.Stdout, &f); err != nil || res.Truncated || len(f.Files) == 0 || len(f.Files) > maxFiles {
 		return nil, errors.New("list its files: the host's answer is no list")
 	}
-	for _, name := range f.Names {
-		if !strings.HasPrefix(name, "journal") || path.Base(name) != name {
-			return nil, fmt.Errorf("list its files: the host names %.80q", name)
+	for _, x := range f.Files {
+		if !strings.HasPrefix(x.Name, "journal") || path.Base(x.Name) != x.Name || x.Bytes < 0 {
+			return nil, fmt.Errorf("list its files: the host names %.80q", x.Name)
 		}
 	}
-	return f.Names, nil
+	return f.Files, nil
 }
 
-// rowsOf picks the rows whose client request id begins with one of the tags.
-func rowsOf(b []byte, tags []string) ([]journal.Row, error) {
-	rows := []journal.Row{}
-	_, err := journal.Read(bytes.NewReader(b), func(l journal.Line) error {
-		if l.Row == nil || l.Row.ClientRID == nil {
-			return nil
-		}
-		for _, tag := range tags {
-			if strings.HasPrefix(*l.Row.ClientRID, tag+"-") {
-				rows = append(rows, *l.Row)
-				break
-			}
-		}
-		return nil
-	})
-	return rows, err
+// mark is where the router's journal ends now.
+func (o *offering) mark(ctx context.Context) (Mark, error) {
+	host := o.fleet.Deploy.Router.Host
+	h, err := o.env.Host(ctx, host)
+	if err != nil {
+		return Mark{}, err
+	}
+	files, err := listFiles(ctx, h, filesArgv(o.fleet, host))
+	if err != nil {
+		return Mark{}, fmt.Errorf("mark the router's journal: %w", err)
+	}
+	return files[len(files)-1].Mark, nil
 }

@@ -22,8 +22,8 @@ import (
 	"github.com/narwhal-fleet/narwhal/fleet/remote"
 	"github.com/narwhal-fleet/narwhal/gates"
 	"github.com/narwhal-fleet/narwhal/gates/record"
-	"github.com/narwhal-fleet/narwhal/internal/problem"
 	"github.com/narwhal-fleet/narwhal/runtime/engine/simulated"
+	"github.com/narwhal-fleet/narwhal/runtime/engine/simulated/simulatedtest"
 	"github.com/narwhal-fleet/narwhal/runtime/journal"
 )
 
@@ -37,6 +37,14 @@ type env struct {
 	ended map[string][]byte // files of the journal that have ended
 	gets  map[string]int
 	asked string
+	// router is behind the tunnel, where the test has one; handoff answers for the ring.
+	router  *standIn
+	handoff func(from, to string) (remote.Result, error)
+	// secrets are what references resolve to; sent are the variables of the last handoff.
+	secrets map[fleet.SecretRef]string
+	sent    map[string]fleet.Secret
+	opens   int
+	silent  atomic.Bool // the host does not say what the trial rests on
 }
 
 func (e *env) View() gates.View { return e.view }
@@ -44,6 +52,9 @@ func (e *env) Progress(string)  {}
 func (e *env) Tunnel(_ context.Context, host, address string) (string, <-chan struct{}, error) {
 	if host != "h1" || address != "127.0.0.1:8000" {
 		return "", nil, fmt.Errorf("not scripted: tunnel to %s on %s", address, host)
+	}
+	if e.opens++; e.opens == 2 && e.lost != nil {
+		e.lost = make(chan struct{}) // the tunnel that is opened again
 	}
 	return e.addr, e.lost, nil
 }
@@ -75,14 +86,55 @@ func (g *getter) Get(_ context.Context, name string, _ int64) ([]byte, error) {
 	return g.env.file()
 }
 
-// Run lists the files of the journal.
+// Run lists the files of the journal, tells what a trial rests on, and hands over as scripted.
 func (g *getter) Run(_ context.Context, c remote.Command) (remote.Result, error) {
-	if want := filesArgv(g.env.view.Fleet, "h1"); !slices.Equal(c.Argv, want) {
-		return remote.Result{}, fmt.Errorf("not scripted: %v", c.Argv)
+	e, f := g.env, g.env.view.Fleet
+	answer := func(v any) (remote.Result, error) {
+		b, err := json.Marshal(v)
+		return remote.Result{Stdout: b}, err
 	}
-	names := append(slices.Sorted(maps.Keys(g.env.ended)), "journal.jsonl")
-	b, err := json.Marshal(Files{Names: names})
-	return remote.Result{Stdout: b}, err
+	if slices.Equal(c.Argv, filesArgv(f, "h1")) {
+		return answer(e.files())
+	}
+	if q := rests(f)["h1"]; slices.Equal(c.Argv, restsArgv(f, "h1", q)) && !e.silent.Load() {
+		r := Rests{Values: map[string]string{"more": "than asked for"}}
+		for _, n := range q.names() {
+			r.Values[n] = "v"
+		}
+		return answer(r)
+	}
+	for _, p := range ringPairs(f) {
+		if slices.Equal(c.Argv, ringArgv(f, p)) && e.handoff != nil {
+			e.sent = c.SecretEnv
+			return e.handoff(p[0].IID, p[1].IID)
+		}
+	}
+	return remote.Result{}, fmt.Errorf("not scripted: %v", c.Argv)
+}
+
+func (e *env) Secret(ref fleet.SecretRef) (fleet.Secret, error) {
+	s, ok := e.secrets[ref]
+	if !ok {
+		return fleet.Secret{}, fmt.Errorf("not scripted: secret %s", ref)
+	}
+	return fleet.NewSecret(s), nil
+}
+
+// files are those of the journal, each with an inode of its own.
+func (e *env) files() (out Files) {
+	for i, name := range append(slices.Sorted(maps.Keys(e.ended)), written) {
+		m := Mark{Device: 1, Inode: uint64(100 + i), Bytes: int64(len(e.ended[name]))}
+		if name == written {
+			m.Inode = 1
+			if e.router != nil {
+				m.Bytes = int64(len(e.router.written()))
+			} else {
+				m.Bytes = 1 << 20
+			}
+		}
+		out.Files = append(out.Files, File{Name: name, Mark: m})
+	}
+	return out
 }
 
 func newEnv(t *testing.T, f fleet.Fleet, evidence map[record.Key]any) *env {
@@ -182,43 +234,7 @@ func TestNeverReady(t *testing.T) {
 // engineAsRouter is a simulated engine, which takes the trial's requests as a router does.
 func engineAsRouter(t *testing.T) *simulated.Server {
 	t.Helper()
-	s, err := simulated.New(simulated.Config{Model: "tiny", RequestIDHeaders: true, Simulated: fleet.Simulated{PrefillA: 0.001, DecodeD: 0.001}})
-	if err != nil {
-		t.Fatal(err)
-	}
-	if err := s.Start(t.Context()); err != nil {
-		t.Fatal(err)
-	}
-	t.Cleanup(s.Stop)
-	return s
-}
-
-func TestTrial(t *testing.T) {
-	f := testFleet()
-	f.Deploy.Trial.Rates = []float64{200, 400}
-	e := newEnv(t, f, map[record.Key]any{readyKey: Ready{Ready: true}})
-	e.addr = engineAsRouter(t).Addr()
-	b, err := Gate{}.Locals()["trial"](limited(t), e, nil)
-	if err != nil {
-		t.Fatal(err)
-	}
-	var got Trial
-	if err := json.Unmarshal(b, &got); err != nil {
-		t.Fatal(err)
-	}
-	if len(got.Points) != 2 || got.Points[0].Rate != 200 || got.Points[1].Rate != 400 || got.Points[0].Tag == got.Points[1].Tag {
-		t.Fatalf("trial %+v", got)
-	}
-	for _, p := range got.Points {
-		if len(p.Rows) != 4 || p.Score.Completed != 4 || p.Score.Offered != 4 {
-			t.Errorf("at %g/s: %+v", p.Rate, p.Score)
-		}
-		for _, r := range p.Rows {
-			if r.OutputTokens != 4 || !strings.HasPrefix(r.ClientRID, p.Tag+"-") {
-				t.Errorf("row %+v", r)
-			}
-		}
-	}
+	return simulatedtest.Start(t, simulated.Config{Model: "tiny", RequestIDHeaders: true, Simulated: fleet.Simulated{PrefillA: 0.001, DecodeD: 0.001}}, nil)
 }
 
 func TestTrialNeedsAReadyRouter(t *testing.T) {
@@ -232,40 +248,11 @@ func TestTrialNeedsAReadyRouter(t *testing.T) {
 	}
 }
 
-// TestTrialThroughABrokenTunnel proves nothing, however many requests came through.
-func TestTrialThroughABrokenTunnel(t *testing.T) {
-	f := testFleet()
-	f.Deploy.Trial.Rates, f.Deploy.Trial.Requests = []float64{0.1}, 10 // would take 100 s
-	e := newEnv(t, f, map[record.Key]any{readyKey: Ready{Ready: true}})
-	var once atomic.Bool
-	e.addr = serving(t, http.HandlerFunc(func(w http.ResponseWriter, _ *http.Request) {
-		if once.CompareAndSwap(false, true) {
-			close(e.lost)
-		}
-		w.WriteHeader(http.StatusServiceUnavailable)
-	}))
-	_, err := Gate{}.Locals()["trial"](limited(t), e, nil)
-	if !errors.Is(err, errTunnelLost) || problem.StatusOf(err) != problem.Failed {
-		t.Errorf("got %v", err)
-	}
-}
-
-func TestTrialEndsWithItsContext(t *testing.T) {
-	f := testFleet()
-	f.Deploy.Trial.Rates, f.Deploy.Trial.Requests = []float64{0.1}, 10
-	e := newEnv(t, f, map[record.Key]any{readyKey: Ready{Ready: true}})
-	ctx, cancel := context.WithCancel(t.Context())
-	e.addr = serving(t, http.HandlerFunc(func(w http.ResponseWriter, _ *http.Request) { cancel(); w.WriteHeader(503) }))
-	if _, err := (Gate{}).Locals()["trial"](ctx, e, nil); !errors.Is(err, context.Canceled) {
-		t.Errorf("got %v", err)
-	}
-}
-
 // journalOf is a router's journal with these rows.
 func journalOf(t *testing.T, rows ...journal.Row) []byte {
 	t.Helper()
 	var b bytes.Buffer
-	fmt.Fprintf(&b, `{"schema":%q,"schema_version":%d}`+"\n", journal.Schema, journal.Version)
+	fmt.Fprintf(&b, `{"meta":{"schema":%q,"schema_version":%d}}`+"\n", journal.Schema, journal.Version)
 	for _, r := range rows {
 		r.Head = journal.Head{Schema: journal.Schema, Version: journal.Version, Run: "x"}
 		line, err := json.Marshal(r)
@@ -282,7 +269,7 @@ func TestJournal(t *testing.T) {
 	client, router := rows("tag0", 3)
 	_, otherRouter := rows("tag01", 1) // another run's tag that begins alike
 	f := testFleet()
-	e := newEnv(t, f, map[record.Key]any{trialKey: Trial{Points: []Point{{Tag: "tag0", Rows: client}}}})
+	e := newEnv(t, f, map[record.Key]any{trialKey: Trial{Points: []Point{{Tag: "tag0", Rows: client, Begin: Mark{Device: 1, Inode: 1}}}}})
 	looks := 0
 	e.file = func() ([]byte, error) {
 		looks++
@@ -296,7 +283,7 @@ func TestJournal(t *testing.T) {
 	if err := json.Unmarshal(b, &j); err != nil {
 		t.Fatal(err)
 	}
-	if len(j.Rows) != 3 || looks != 3 || e.asked != "/opt/n/router/journal.jsonl" || len(j.Tags) != 1 {
+	if len(j.Rows) != 3 || looks != 3 || len(j.Windows) != 1 || len(j.Windows[0].Others) != 2 || j.Windows[0].Trouble != "" || e.asked != "/opt/n/router/journal.jsonl" || len(j.Tags) != 1 {
 		t.Errorf("%d rows after %d looks at %s", len(j.Rows), looks, e.asked)
 	}
 }
@@ -305,7 +292,7 @@ func TestJournal(t *testing.T) {
 // over one that was pruned meanwhile.
 func TestJournalOverItsFiles(t *testing.T) {
 	client, router := rows("tag0", 4)
-	e := newEnv(t, testFleet(), map[record.Key]any{trialKey: Trial{Points: []Point{{Tag: "tag0", Rows: client}}}})
+	e := newEnv(t, testFleet(), map[record.Key]any{trialKey: Trial{Points: []Point{{Tag: "tag0", Rows: client, Begin: Mark{Device: 1, Inode: 101}}}}})
 	e.ended = map[string][]byte{"journal-20260101T000001.000000Z.jsonl": nil, "journal-20260101T000002.000000Z.jsonl": journalOf(t, router[:2]...), "journal-20260101T000003.000000Z.jsonl": journalOf(t, router[2])}
 	looks := 0
 	e.file = func() ([]byte, error) {
@@ -338,7 +325,13 @@ func TestJournalFiles(t *testing.T) {
 			t.Fatal(err)
 		}
 	}
-	if got, err := ask(); err != nil || !slices.Equal(got.Names, want) {
+	got, err := ask()
+	var names []string
+	inodes := map[uint64]bool{}
+	for _, f := range got.Files {
+		names, inodes[f.Inode] = append(names, f.Name), true
+	}
+	if err != nil || !slices.Equal(names, want) || len(inodes) != 3 {
 		t.Errorf("%v, %v", got, err)
 	}
 }
@@ -350,7 +343,7 @@ func TestJournalThatCannotBeRead(t *testing.T) {
 		file     func() ([]byte, error)
 	}{
 		"no trial": {nil, nil},
-		"no file":  {map[record.Key]any{trialKey: Trial{Points: []Point{{Tag: "tag0", Rows: client}}}}, func() ([]byte, error) { return nil, errors.New("no such file") }},
+		"no file":  {map[record.Key]any{trialKey: Trial{Points: []Point{{Tag: "tag0", Rows: client, Begin: Mark{Device: 1, Inode: 1}}}}}, func() ([]byte, error) { return nil, errors.New("no such file") }},
 	} {
 		e := newEnv(t, testFleet(), c.evidence)
 		e.file = c.file

@@ -65,15 +65,15 @@ func stepIDs(p gates.Plan) []string {
 
 func TestPlan(t *testing.T) {
 	p := forecast(t, testFleet(), nil)
-	if got := stepIDs(p); !slices.Equal(got, []string{"G/port", "G/fleet-file", "G/profiles", "G/router", "G/ready", "G/trial", "G/journal", "G/bundle"}) {
+	if got := stepIDs(p); !slices.Equal(got, []string{"G/port", "G/fleet-file", "G/profiles", "G/router-drain", "G/router", "G/ready", "G/trial", "G/journal", "G/ring", "G/acceptance", "G/bundle"}) {
 		t.Errorf("steps %v", got)
 	}
 	for i, s := range p.Steps[1:] {
-		if !slices.Equal(s.Needs, []string{p.Steps[i].ID}) {
+		if !slices.Equal(s.Needs, stepIDs(gates.Plan{Steps: p.Steps[:i+1]})) {
 			t.Errorf("%s needs %v", s.ID, s.Needs)
 		}
 	}
-	start := p.Steps[3]
+	start := p.Steps[4]
 	if start.Effect != gates.Mutate || start.Undo == nil || start.Undo.Stops != "router" || p.Steps[2].File.Evidence != storeKey {
 		t.Errorf("start %+v", start)
 	}
@@ -86,17 +86,19 @@ func TestPlan(t *testing.T) {
 func TestPlanDisruptsWhatServes(t *testing.T) {
 	p := forecast(t, testFleet(), map[string]string{"proc/router/id": "b:1:2", "proc/router/launch": "old"})
 	for _, s := range p.Steps {
-		if s.ID == "G/router" && s.Effect != gates.Disrupt {
+		if (s.ID == "G/router" || s.ID == "G/router-drain") && s.Effect != gates.Disrupt {
 			t.Errorf("%s has effect %s", s.ID, s.Effect)
 		}
 	}
 }
 
-// TestPlanKeepsSecretsOut gives the engines' key by reference alone.
+// TestPlanKeepsSecretsOut gives the engines' key and the control token by reference alone.
 func TestPlanKeepsSecretsOut(t *testing.T) {
 	f := testFleet()
 	f.Engine.EngineAPIKeyEnv = "ENGINE_KEY"
+	f.Deploy.Router.HTTP.ControlToken = "env:CONTROL_TOKEN"
 	t.Setenv("ENGINE_KEY", "s3cret")
+	t.Setenv("CONTROL_TOKEN", "s3cret")
 	p := forecast(t, f, nil)
 	b, err := json.Marshal(p)
 	if err != nil || strings.Contains(string(b), "s3cret") {
@@ -107,7 +109,7 @@ func TestPlanKeepsSecretsOut(t *testing.T) {
 			continue
 		}
 		var q gates.LaunchRequest
-		if err := json.Unmarshal([]byte(s.Argv[3]), &q); err != nil || !slices.Equal(q.Spec.Inherit, []string{"ENGINE_KEY"}) || s.Secrets["ENGINE_KEY"] != "env:ENGINE_KEY" {
+		if err := json.Unmarshal([]byte(s.Argv[3]), &q); err != nil || !slices.Equal(q.Spec.Inherit, []string{"CONTROL_TOKEN", "ENGINE_KEY"}) || s.Secrets["ENGINE_KEY"] != "env:ENGINE_KEY" || s.Secrets["CONTROL_TOKEN"] != "env:CONTROL_TOKEN" {
 			t.Errorf("start %+v, %v", s, err)
 		}
 	}
@@ -119,9 +121,11 @@ func TestPlanRepeatsWhatDepends(t *testing.T) {
 		have []record.Key
 		want []string
 	}{
-		{[]record.Key{routerKey, readyKey, journalKey, bundleKey}, []string{"G/trial", "G/journal", "G/bundle"}},
-		{[]record.Key{routerKey, readyKey, trialKey, bundleKey}, []string{"G/journal"}},
-		{[]record.Key{routerKey, readyKey, trialKey, journalKey}, []string{"G/bundle"}},
+		{[]record.Key{routerDrainKey, routerKey, readyKey, journalKey, ringKey, acceptanceKey, bundleKey}, []string{"G/trial", "G/journal", "G/ring", "G/acceptance", "G/bundle"}},
+		{[]record.Key{routerDrainKey, routerKey, readyKey, trialKey, ringKey, acceptanceKey, bundleKey}, []string{"G/journal"}},
+		{[]record.Key{routerDrainKey, routerKey, readyKey, trialKey, journalKey, acceptanceKey, bundleKey}, []string{"G/ring"}},
+		{[]record.Key{routerDrainKey, routerKey, readyKey, trialKey, journalKey, ringKey, bundleKey}, []string{"G/acceptance"}},
+		{[]record.Key{routerDrainKey, routerKey, readyKey, trialKey, journalKey, ringKey, acceptanceKey}, []string{"G/bundle"}},
 	} {
 		// Evidence without bonds holds whatever the facts are.
 		if got := stepIDs(forecast(t, testFleet(), nil, c.have...)); !slices.Equal(got, c.want) {

@@ -27,7 +27,8 @@ type Ready struct {
 
 // Locals are the operations of the gate that run on the workstation.
 func (Gate) Locals() map[string]gates.Local {
-	return map[string]gates.Local{"ready": ready, "trial": trial, "standing": standing, "journal": journalRows, "bundle": collect}
+	return map[string]gates.Local{"ready": ready, "trial": trial, "standing": standing, "journal": journalRows, "ring": ring, "acceptance": accept, "bundle": collect,
+		"out": outing(takeOut), "activate": activate, "back": outing(takeBack), "monitoring": watch}
 }
 
 // tunnel opens the way to the router and returns its local base URL.

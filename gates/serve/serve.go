@@ -2,24 +2,20 @@
 // carries a measured trial whose client rows agree with its journal.
 //
 // It promises that the router and its standby outlive the session, that every offered request counts,
-// and that the first bundle is taken while the evidence is fresh. It refuses a trial
-// whose tunnel broke.
+// that a rate is offered only after the one before it passed and the router drained, and that the first
+// bundle is taken while the evidence is fresh. It refuses to pass a trial whose tunnel broke.
 package serve
 
 import (
 	"context"
-	"crypto/sha256"
-	"encoding/hex"
 	"encoding/json"
-	"fmt"
 	"path"
-	"strings"
+	"slices"
 	"time"
 
 	"github.com/narwhal-fleet/narwhal/fleet"
 	"github.com/narwhal-fleet/narwhal/gates"
 	"github.com/narwhal-fleet/narwhal/gates/record"
-	"github.com/narwhal-fleet/narwhal/internal/process"
 )
 
 // Gate is gate G.
@@ -31,24 +27,30 @@ func (Gate) Info() gates.Info {
 }
 
 const (
-	routerKey   = record.Key("G/router")
-	readyKey    = record.Key("G/ready")
-	trialKey    = record.Key("G/trial")
-	journalKey  = record.Key("G/journal")
-	bundleKey   = record.Key("G/bundle")
-	standbyKey  = record.Key("G/standby")
-	standingKey = record.Key("G/standing")
-	storeKey    = record.Key("F/store")
+	routerKey     = record.Key("G/router")
+	readyKey      = record.Key("G/ready")
+	trialKey      = record.Key("G/trial")
+	journalKey    = record.Key("G/journal")
+	bundleKey     = record.Key("G/bundle")
+	standbyKey    = record.Key("G/standby")
+	standingKey   = record.Key("G/standing")
+	ringKey       = record.Key("G/ring")
+	acceptanceKey = record.Key("G/acceptance")
+	storeKey      = record.Key("F/store")
+
+	routerDrainKey  = record.Key("G/drain")
+	standbyDrainKey = record.Key("G/drain-standby")
 )
 
-// Expect wants the router, its readiness, the standby where the fleet has one, the trial, the
-// journal's rows and a bundle.
+// Expect wants the end of the router before, the router, its readiness, the standby and the monitoring where the fleet has
+// one, the trial, the journal's rows, the ring, the acceptance note and a bundle.
 func (Gate) Expect(f fleet.Fleet) []record.Key {
-	keys := []record.Key{routerKey, readyKey}
+	keys := []record.Key{routerDrainKey, routerKey, readyKey}
 	if standsBy(f) != nil {
-		keys = append(keys, standbyKey, standingKey)
+		keys = append(keys, standbyDrainKey, standbyKey, standingKey)
 	}
-	return append(keys, trialKey, journalKey, bundleKey)
+	keys = append(keys, monitoringKeys(f)...)
+	return append(keys, trialKey, journalKey, ringKey, acceptanceKey, bundleKey)
 }
 
 const (
@@ -69,51 +71,44 @@ func readyWithin(f fleet.Fleet) fleet.Duration {
 	return shortLimit
 }
 
-// Plan starts the router if its inputs changed and repeats what depends on it.
+// Plan starts the router if its inputs changed, handing over where a standby can take its
+// place meanwhile, and repeats what depends on it.
 func (Gate) Plan(_ context.Context, v gates.View) (gates.Plan, error) {
 	var p gates.Plan
+	// Each needs all before it: a file that was placed before a cut counts at once, and what
+	// follows it must still wait for what ends and starts before.
 	var before []string
-	add := func(s gates.Step) {
-		s.Needs = append(s.Needs, before...)
-		p.Steps = append(p.Steps, s)
-		before = []string{s.ID}
+	add := func(steps ...gates.Step) {
+		for _, s := range steps {
+			s.Needs = slices.Clone(before)
+			p.Steps = append(p.Steps, s)
+			before = append(before, s.ID)
+		}
 	}
 	f := v.Fleet
-	behind := standsBy(f)
-	if behind != nil && v.Wants(routerKey) && runs(v, standbyName) {
-		add(endStandby(v, behind.Host))
+	steps, router, err := startSteps(v)
+	if err != nil {
+		return p, err
 	}
-	if v.Wants(routerKey) {
-		steps, err := routerSteps(v)
-		if err != nil {
-			return p, err
-		}
-		for _, s := range steps {
-			add(s)
-		}
+	add(steps...)
+	watched, err := monitoringSteps(v, router, before)
+	if err != nil {
+		return p, err
 	}
-	within := readyWithin(f)
-	if v.Wants(readyKey) || v.Wants(routerKey) {
-		add(local("ready", "wait until the router is ready", readyKey, "ready", within+shortLimit, readyArgs{Within: within}))
+	p.Steps = append(p.Steps, watched...) // nothing of the trial waits for them
+	if v.Wants(trialKey) || router {
+		add(trialStep(f))
 	}
-	if behind != nil && (v.Wants(standbyKey) || v.Wants(routerKey)) {
-		steps, err := standbySteps(v)
-		if err != nil {
-			return p, err
-		}
-		for _, s := range steps {
-			add(s)
-		}
-	} else if behind != nil && v.Wants(standingKey) {
-		add(standingStep(within))
-	}
-	if v.Wants(trialKey) || v.Wants(routerKey) {
-		add(local("trial", "offer the trial", trialKey, "trial", trialLimit(f.Deploy.Trial), nil))
-	}
-	if v.Wants(journalKey) || v.Wants(trialKey) || v.Wants(routerKey) {
+	if v.Wants(journalKey) || v.Wants(trialKey) || router {
 		add(journalStep(f))
 	}
-	if v.Wants(bundleKey) || v.Wants(trialKey) || v.Wants(routerKey) {
+	if v.Wants(ringKey) || v.Wants(trialKey) || router {
+		add(ringStep(f))
+	}
+	if v.Wants(acceptanceKey) || v.Wants(trialKey) || router {
+		add(local("acceptance", "write the acceptance note", acceptanceKey, "acceptance", shortLimit, nil))
+	}
+	if v.Wants(bundleKey) || v.Wants(trialKey) || router {
 		s := local("bundle", "collect a bundle", bundleKey, "bundle", 5*shortLimit, nil)
 		s.Media, s.Local.Runs = "application/gzip", bundleRuns(f)
 		add(s)
@@ -129,96 +124,22 @@ func local(id, title string, yields record.Key, op string, limit fleet.Duration,
 	return gates.Step{ID: "G/" + id, Title: title, Effect: gates.Observe, Yields: yields, Local: call, Limit: limit}
 }
 
-// trialLimit is the trial's length by its rates, twice, and some minutes.
-func trialLimit(t fleet.Trial) fleet.Duration {
-	s := 0.0
-	for _, r := range t.Rates {
-		if r > 0 {
-			s += float64(t.Requests) / r
-		}
-	}
-	return fleet.Duration(2*s*float64(time.Second)) + 5*shortLimit
-}
-
-// surface is a process of the fleet that clients can ask: the router, or its standby.
-type surface struct {
-	name         string
-	key          record.Key
-	host, listen string
-	title, undo  string
-	verb         []string // of narwhal, with its first flags
-}
-
-// routerSteps write the router's files and start it.
-func routerSteps(v gates.View) ([]gates.Step, error) {
-	r := v.Fleet.Deploy.Router
-	return surfaceSteps(v, surface{name: routerName, key: routerKey, host: r.Host, listen: r.Listen, title: "start the router on " + r.Host, undo: "drain and stop the router", verb: []string{"serve"}})
-}
-
-// grace is what a router may take to end.
-func grace(f fleet.Fleet) fleet.Duration {
-	return fleet.Duration(f.Serving.GracefulTimeoutS*float64(time.Second)) + fleet.Duration(10*time.Second)
-}
-
-// surfaceSteps write the files of a surface and start it.
-func surfaceSteps(v gates.View, s surface) ([]gates.Step, error) {
-	f := v.Fleet
-	id := func(what string) string {
-		if s.name == routerName {
-			return "G/" + what
-		}
-		return "G/" + s.name + "-" + what
-	}
-	doc, err := document(f, s)
-	if err != nil {
-		return nil, err
-	}
-	fleetFile := gates.TextFile(pathOn(f, s.host, s.name, "fleet.json"), 0o600, doc)
-	argv := append([]string{path.Join(f.Deploy.Hosts[s.host].Root, gates.LinkCurrent, "narwhal")}, s.verb...)
-	argv = append(argv, "--fleet", fleetFile.Path, "--listen", s.listen, "--journal", pathOn(f, s.host, s.name, "journal.jsonl"))
-	if f.Deploy.Router.Lease.On() {
-		argv = append(argv, "--router-id", s.host+"/"+s.name)
-	}
-	argv = append(argv, options(f.Deploy.Router)...)
-	sum := sha256.Sum256([]byte(strings.Join(argv, "\x00") + "\x00" + fleetFile.SHA256 + "\x00" + v.Facts["profiles"]))
-	spec := process.Spec{Name: s.name, Argv: argv, Launch: hex.EncodeToString(sum[:])}
-	start := gates.LaunchStep(f, "G/"+s.name, s.host, spec, grace(f))
-	start.Yields, start.Title = s.key, s.title
-	start.Undo.Title = s.undo
-	if name := f.Engine.EngineAPIKeyEnv; name != "" {
-		start.Secrets = map[string]fleet.SecretRef{name: fleet.SecretRef("env:" + name)}
-		spec.Inherit = []string{name}
-		start.Argv = gates.HostCommand(f, s.host, "launch", gates.LaunchRequest{Root: f.Deploy.Hosts[s.host].Root, Spec: spec, Replace: grace(f)})
-	}
-	if runs(v, s.name) {
-		start.Effect = gates.Disrupt
-	}
-	return []gates.Step{
-		gates.FreeStep(f, id("port"), s.host, s.name, s.listen),
-		{ID: id("fleet-file"), Title: "write the " + s.name + "'s fleet file", Host: s.host, Effect: gates.Mutate, File: fleetFile, Limit: shortLimit},
-		{ID: id("profiles"), Title: "write the " + s.name + "'s profiles", Host: s.host, Effect: gates.Mutate, Limit: shortLimit,
-			File: &gates.File{Path: pathOn(f, s.host, s.name, "profiles.json"), Mode: 0o600, Evidence: storeKey}},
-		start,
-	}, nil
-}
-
-// document is what a surface reads: the fleet without deploy, its paths made absolute.
-func document(f fleet.Fleet, s surface) ([]byte, error) {
-	f.Profiles.Path = pathOn(f, s.host, s.name, "profiles.json")
-	f.Recovery.StatePath = pathOn(f, s.host, s.name, "state.json")
-	f.Deploy = nil
-	b, err := json.MarshalIndent(f, "", "  ")
-	if err != nil {
-		return nil, fmt.Errorf("write the %s's fleet file: %w", s.name, err)
-	}
-	return append(b, '\n'), nil
-}
-
-// Halts offers no trial to a router that is not ready.
+// Halts offers no trial to a router that is not ready, and ends nothing that serves before
+// another can take its place.
 func (Gate) Halts(key record.Key, data []byte) string {
 	var r Ready
-	if key == readyKey && json.Unmarshal(data, &r) == nil && !r.Ready {
+	var s Standing
+	var d gates.Drained
+	var c MonitoringChecked
+	switch {
+	case key == monitoringCheckKey && json.Unmarshal(data, &c) == nil && c.Tool && !c.OK:
+		return "promtool does not take the files"
+	case key == readyKey && json.Unmarshal(data, &r) == nil && !r.Ready:
 		return "the router is not ready"
+	case key == standingKey && json.Unmarshal(data, &s) == nil && s.Before != "" && !s.Standing:
+		return "nobody can take over: " + s.Reason
+	case (key == routerDrainKey || key == standbyDrainKey) && json.Unmarshal(data, &d) == nil && d.Succeeded != nil && !d.Succeeded.Ready:
+		return "nobody took over"
 	}
 	return ""
 }

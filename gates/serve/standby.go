@@ -20,29 +20,6 @@ func standsBy(f fleet.Fleet) *fleet.Standby {
 	return nil
 }
 
-// standbySteps start the standby behind the router and look whether it follows.
-func standbySteps(v gates.View) ([]gates.Step, error) {
-	s := standsBy(v.Fleet)
-	steps, err := surfaceSteps(v, surface{name: standbyName, key: standbyKey, host: s.Host, listen: s.Listen, title: "start the standby on " + s.Host, undo: "stop the standby",
-		verb: []string{"standby", "--of", primary(v.Fleet)}})
-	if err != nil {
-		return nil, err
-	}
-	within := readyWithin(v.Fleet)
-	return append(steps, standingStep(within)), nil
-}
-
-func standingStep(within fleet.Duration) gates.Step {
-	return local("standing", "wait until the standby follows the router", standingKey, "standing", within+shortLimit, readyArgs{Within: within})
-}
-
-// endStandby stops a standby before the router that it follows is replaced: it would take the
-// router's place meanwhile.
-func endStandby(v gates.View, host string) gates.Step {
-	u := gates.StopUndo(v.Fleet, host, standbyName, grace(v.Fleet))
-	return gates.Step{ID: "G/standby-stop", Title: "stop the standby on " + host, Host: host, Effect: gates.Disrupt, Argv: u.Argv, Limit: u.Limit}
-}
-
 // runs reports whether a process was seen to run.
 func runs(v gates.View, name string) bool {
 	was := v.Facts["proc/"+name+"/launch"]
@@ -51,15 +28,23 @@ func runs(v gates.View, name string) bool {
 
 // primary is the router's address as its standby reaches it.
 func primary(f fleet.Fleet) string {
-	r := f.Deploy.Router
-	host, port, err := net.SplitHostPort(r.Listen)
+	from := ""
+	if s := f.Deploy.Router.Standby; s != nil {
+		from = s.Host
+	}
+	return reachedAt(f, f.Deploy.Router.Host, f.Deploy.Router.Listen, from)
+}
+
+// reachedAt is the base URL of what listens on a host, as another host reaches it.
+func reachedAt(f fleet.Fleet, on, listen, from string) string {
+	host, port, err := net.SplitHostPort(listen)
 	if err != nil {
-		return "http://" + r.Listen
+		return "http://" + listen
 	}
 	if ip := net.ParseIP(host); host == "" || ip != nil && ip.IsUnspecified() {
 		host = "127.0.0.1"
-		if s := r.Standby; s != nil && s.Host != r.Host {
-			host = f.Deploy.Hosts[r.Host].Address
+		if from != "" && from != on {
+			host = f.Deploy.Hosts[on].Address
 		}
 	}
 	return "http://" + net.JoinHostPort(host, port)
@@ -67,6 +52,8 @@ func primary(f fleet.Fleet) string {
 
 // Standing is what was seen of the standby.
 type Standing struct {
+	// Before names the process that was about to be ended, "" for the look at the end.
+	Before   string          `json:"before,omitempty"`
 	Standing bool            `json:"standing"`
 	Reason   string          `json:"reason"` // why not, "" when it stands by
 	Epoch    int64           `json:"epoch"`  // of the router's lease
@@ -84,10 +71,29 @@ type term struct {
 
 const shadowing = "shadowing"
 
+// standingArgs are what the look at the standby is asked; Before as in Standing.
+type standingArgs struct {
+	Within fleet.Duration `json:"within"`
+	Before string         `json:"before,omitempty"`
+}
+
+// standingStep looks whether one router follows the other: the standby the router, or the router
+// the standby where that one serves and is about to be ended.
+func standingStep(within fleet.Duration, before string) gates.Step {
+	id, title := "standing", "wait until the standby follows the router"
+	switch before {
+	case routerName:
+		id, title = "follow-router", "wait until the standby can take over from the router"
+	case standbyName:
+		id, title = "follow-standby", "wait until the router can take over from the standby"
+	}
+	return local(id, title, standingKey, "standing", within+shortLimit, standingArgs{Within: within, Before: before})
+}
+
 // standing asks until the standby waits and keeps a handoff document of the very process that
 // holds the lease, or the time is up.
 func standing(ctx context.Context, env gates.Env, raw json.RawMessage) ([]byte, error) {
-	var a readyArgs
+	var a standingArgs
 	if err := json.Unmarshal(raw, &a); err != nil {
 		return nil, err
 	}
@@ -106,19 +112,23 @@ func standing(ctx context.Context, env gates.Env, raw json.RawMessage) ([]byte, 
 	if err != nil {
 		return nil, err
 	}
-	h, err := env.Host(ctx, s.Host)
+	holds, waits, host, name := router, "http://"+addr, s.Host, standbyName
+	if a.Before == standbyName {
+		holds, waits, host, name = waits, holds, f.Deploy.Router.Host, routerName
+	}
+	h, err := env.Host(ctx, host)
 	if err != nil {
 		return nil, err
 	}
-	var out Standing
+	out := Standing{Before: a.Before}
 	out.WaitedMS, err = await(ctx, a.Within.D(), func() bool {
-		out.look(ctx, router, "http://"+addr, h, pathOn(f, s.Host, standbyName, "state.json"))
+		out.look(ctx, holds, waits, h, pathOn(f, host, name, "state.json"))
 		return out.Standing
 	})
 	if err != nil {
 		return nil, err
 	}
-	if out.Health, err = get(ctx, "http://"+addr+"/health"); err != nil {
+	if out.Health, err = get(ctx, waits+"/health"); err != nil {
 		out.Health = json.RawMessage("null")
 	}
 	return json.Marshal(out)
@@ -170,8 +180,11 @@ func askTerm(ctx context.Context, base string) (t term, err error) {
 func judgeStandby(v gates.View) []record.Finding {
 	s := standsBy(v.Fleet)
 	var got Standing
-	if s == nil || v.Decode(standingKey, &got) != nil || got.Standing {
+	if s == nil || v.Decode(standingKey, &got) != nil || got.Standing && got.Before == "" {
 		return nil
+	}
+	if got.Standing {
+		got.Reason = "the hand-over was not brought to its end"
 	}
 	return []record.Finding{{Code: "standby-not-following", Host: s.Host, Want: "a standby that follows the router", Got: fmt.Sprintf("%.200q", got.Reason), Evidence: string(standingKey),
 		Message: fmt.Sprintf("got %.200q, want a standby that follows the router", got.Reason),

@@ -2,34 +2,37 @@ package serve
 
 import (
 	"context"
+	"crypto/rand"
+	"encoding/hex"
 	"encoding/json"
 	"errors"
 	"fmt"
+	"maps"
 	"math"
+	"slices"
+	"sync"
 	"time"
 
 	"github.com/narwhal-fleet/narwhal/fleet"
 	"github.com/narwhal-fleet/narwhal/gates"
-	"github.com/narwhal-fleet/narwhal/internal/problem"
 	"github.com/narwhal-fleet/narwhal/runtime/bench"
 )
 
-// Trial is the offered traffic as the client saw it, a point a rate.
+// Trial is the offered traffic as the client saw it, a point a rate, and what it rests on.
 type Trial struct {
 	Trace  string  `json:"trace"`
 	Points []Point `json:"points"`
+	// NotRun are the rates that were not offered, since the one before did not pass.
+	NotRun []float64 `json:"not_run"`
+	// Reconnects is how often the tunnel was lost and opened again.
+	Reconnects int `json:"tunnel_reconnects"`
+	// Before and After are digests of the router's files and identities of the processes.
+	Before map[string]string `json:"before"`
+	After  map[string]string `json:"after"`
 }
 
-// Point is one rate of the trial.
-type Point struct {
-	Rate  float64      `json:"rate"` // requests/s
-	Tag   string       `json:"tag"`  // begins every client request id
-	Score bench.Report `json:"score"`
-	Rows  []bench.Row  `json:"rows"`
-}
-
-// trial replays a slice of the trace at each rate through the tunnel. A tunnel that
-// breaks ends it: what was measured through a broken tunnel proves nothing.
+// trial replays a slice of the trace at each rate through the tunnel, each only after the last
+// passed and the router drained.
 func trial(ctx context.Context, env gates.Env, _ json.RawMessage) ([]byte, error) {
 	v := env.View()
 	f := v.Fleet
@@ -41,58 +44,88 @@ func trial(ctx context.Context, env gates.Env, _ json.RawMessage) ([]byte, error
 		return nil, fmt.Errorf("offer the trial: the router is not ready: %s", r.Reason)
 	}
 	ctx, cancel := context.WithCancelCause(ctx)
-	defer cancel(nil)
-	base, lost, err := tunnel(ctx, env)
+	w, lost, err := openWay(ctx, env)
+	if err != nil {
+		cancel(nil)
+		return nil, err
+	}
+	var wg sync.WaitGroup
+	wg.Go(func() {
+		if err := w.keep(ctx, lost); err != nil {
+			cancel(err)
+		}
+	})
+	defer func() { cancel(nil); wg.Wait() }()
+	t, err := newOffering(env, w).all(ctx)
+	if cause := context.Cause(ctx); errors.Is(cause, errTunnelLost) {
+		return nil, cause
+	}
 	if err != nil {
 		return nil, err
 	}
-	watched := make(chan struct{})
-	go func() {
-		defer close(watched)
-		select {
-		case <-lost:
-			cancel(errTunnelLost)
-		case <-ctx.Done():
-		}
-	}()
-	defer func() { cancel(nil); <-watched }()
-	t := Trial{Trace: f.Deploy.Trial.Trace}
-	for _, rate := range f.Deploy.Trial.Rates {
-		p, err := point(ctx, env, base, f, rate)
-		if cause := context.Cause(ctx); errors.Is(cause, errTunnelLost) {
-			return nil, cause
-		}
-		if err != nil {
-			return nil, err
-		}
-		t.Points = append(t.Points, p)
-	}
+	t.Trace, t.Reconnects = f.Deploy.Trial.Trace, w.lostTimes()
 	return json.Marshal(t)
 }
 
-var errTunnelLost = problem.New(problem.Failed, "tunnel_lost", "the tunnel to the router was lost during the trial", "run the same command again: the trial starts anew")
-
-func point(ctx context.Context, env gates.Env, base string, f fleet.Fleet, rate float64) (Point, error) {
-	arrivals, err := Arrivals(f.Deploy.Trial, rate)
-	if err != nil {
-		return Point{}, err
+// all offers the rates in their order until one does not pass.
+func (o *offering) all(ctx context.Context) (t Trial, err error) {
+	defer o.close()
+	rates := o.fleet.Deploy.Trial.Rates
+	t.NotRun = []float64{}
+	if t.Before, err = lookAtRests(ctx, o.env); err != nil {
+		return t, err
 	}
-	slo := bench.SLO{TTFT: f.SLO.TTFTS, TPOT: f.SLO.TPOTS}
-	env.Progress(fmt.Sprintf("%d requests at %.3g/s, about %s", len(arrivals), rate, arrivals[len(arrivals)-1].At.Round(time.Second)))
-	res, err := bench.Run(ctx, bench.Plan{URL: base, Model: f.Model, Arrivals: arrivals, Timeout: 2 * time.Minute, CharsPerToken: f.Engine.CharsPerToken})
-	if err != nil {
-		return Point{}, err
+	for i, rate := range rates {
+		p, err := o.point(ctx, rate, i+1)
+		if err != nil {
+			return t, err
+		}
+		t.Points = append(t.Points, p)
+		if ok, why := p.passes(o.fleet); !ok {
+			if t.NotRun = append(t.NotRun, rates[i+1:]...); len(t.NotRun) > 0 {
+				o.env.Progress(fmt.Sprintf("%g/s did not pass (%s), so %d more rates are not offered", rate, why, len(t.NotRun)))
+			}
+			break
+		}
 	}
-	p := Point{Rate: rate, Tag: res.Tag, Rows: res.Rows, Score: bench.Evaluate(res.Rows, slo)}
-	env.Progress(fmt.Sprintf("%d of %d within the SLO, TTFT p95 %s", p.Score.Qualified, p.Score.Offered, millis(p.Score.TTFT.P95)))
-	return p, nil
+	if t.After, err = lookAtRests(ctx, o.env); err != nil {
+		if ctx.Err() != nil {
+			return t, err
+		}
+		o.env.Progress(clean(err.Error(), 400)) // what was measured is kept; what is missing is a finding
+	}
+	return t, nil
 }
 
-func millis(v *float64) string {
-	if v == nil {
-		return "none"
+// trialLimit is the trial's length by its rates, twice, the drains, and some minutes.
+func trialLimit(t fleet.Trial) fleet.Duration {
+	s := 0.0
+	for _, r := range t.Rates {
+		if r > 0 {
+			s += float64(t.Requests) / r
+		}
 	}
-	return fmt.Sprintf("%.0f ms", *v)
+	return fleet.Duration(2*s*float64(time.Second)) + fleet.Duration(2*len(t.Rates))*fleet.Duration(drainLimit) + 5*shortLimit
+}
+
+// trialStep names the commands that the trial runs on hosts.
+func trialStep(f fleet.Fleet) gates.Step {
+	s := local("trial", "offer the trial", trialKey, "trial", trialLimit(f.Deploy.Trial), nil)
+	s.Local.Runs = map[string][]gates.HostRun{}
+	asked := rests(f)
+	for _, host := range slices.Sorted(maps.Keys(asked)) {
+		s.Local.Runs[host] = append(s.Local.Runs[host], gates.HostRun{Argv: restsArgv(f, host, asked[host])})
+	}
+	host := f.Deploy.Router.Host
+	s.Local.Runs[host] = append(s.Local.Runs[host], gates.HostRun{Argv: filesArgv(f, host)})
+	return s
+}
+
+// newTag begins the request ids of a trial.
+func newTag() string {
+	var b [4]byte
+	_, _ = rand.Read(b[:])
+	return hex.EncodeToString(b[:])
 }
 
 // Arrivals is the trial's slice of its trace, at a mean rate, with lengths as the fleet

@@ -14,23 +14,49 @@ import (
 	"strings"
 )
 
-const tempMark = ".atomic-"
+const (
+	tempMark = ".atomic-"
+	longBase = 100 // bytes of a file's name that its temporary files carry
+)
+
+// tempOf begins the name of a temporary file of path; digits follow.
+func tempOf(path string) string {
+	base := filepath.Base(path)
+	return tempMark + base[:min(len(base), longBase)] + "-"
+}
 
 // Write puts data at path with the given permission bits: temporary file in the
 // same folder, fsync, rename, fsync of the folder. The folder must exist.
 func Write(path string, data []byte, perm fs.FileMode) error {
 	dir := filepath.Dir(path)
-	f, err := os.CreateTemp(dir, tempMark)
+	f, err := os.CreateTemp(dir, tempOf(path)+"*")
 	if err != nil {
-		return fmt.Errorf("write %s: %w", filepath.Base(path), err)
+		return fmt.Errorf("write %s: %w", filepath.Base(path), nameless(err))
 	}
-	if err := fill(f, data, perm); err != nil {
-		return errors.Join(fmt.Errorf("write %s: %w", filepath.Base(path), err), os.Remove(f.Name()))
+	if err = fill(f, data, perm); err == nil {
+		err = os.Rename(f.Name(), path)
 	}
-	if err := os.Rename(f.Name(), path); err != nil {
-		return errors.Join(fmt.Errorf("write %s: %w", filepath.Base(path), err), os.Remove(f.Name()))
+	if err != nil {
+		err = fmt.Errorf("write %s: %w", filepath.Base(path), nameless(err))
+		if left := os.Remove(f.Name()); left != nil {
+			err = errors.Join(err, fmt.Errorf("remove what was written: %w", nameless(left)))
+		}
+		return err
 	}
 	return SyncDir(dir)
+}
+
+// nameless drops the name of the temporary file, which differs each time, from an error.
+func nameless(err error) error {
+	var path *fs.PathError
+	var link *os.LinkError
+	switch {
+	case errors.As(err, &path):
+		return fmt.Errorf("%s a temporary file in %s: %w", path.Op, filepath.Dir(path.Path), path.Err)
+	case errors.As(err, &link):
+		return fmt.Errorf("%s a temporary file in %s: %w", link.Op, filepath.Dir(link.Old), link.Err)
+	}
+	return err
 }
 
 func fill(f *os.File, data []byte, perm fs.FileMode) error {
@@ -78,4 +104,22 @@ func MkdirAll(dir string, perm fs.FileMode) error {
 // its process is killed. Such a file may be removed by whoever owns the folder.
 func IsTemp(name string) bool {
 	return strings.HasPrefix(filepath.Base(name), tempMark)
+}
+
+// Sweep removes the temporary files that killed processes left of path. The caller is its only
+// writer for as long as this runs.
+func Sweep(path string) {
+	dir, start := filepath.Dir(path), tempOf(path)
+	if len(filepath.Base(path)) > longBase {
+		return // another file's may be called alike
+	}
+	list, err := os.ReadDir(dir)
+	if err != nil {
+		return
+	}
+	for _, e := range list {
+		if rest, ours := strings.CutPrefix(e.Name(), start); ours && e.Type().IsRegular() && rest != "" && strings.Trim(rest, "0123456789") == "" {
+			_ = os.Remove(filepath.Join(dir, e.Name()))
+		}
+	}
 }

@@ -3,6 +3,8 @@ package atomicfile
 import (
 	"os"
 	"path/filepath"
+	"slices"
+	"strings"
 	"testing"
 )
 
@@ -66,5 +68,40 @@ func TestWriteFailureKeepsOldBytesAndLeavesNoTemp(t *testing.T) {
 	}
 	if err := Write(filepath.Join(dir, "missing", "f"), nil, 0o600); err == nil {
 		t.Fatal("wrote into a missing folder")
+	}
+}
+
+// Errors are the same each time: they name no temporary file.
+func TestErrorsNameNoTemporaryFile(t *testing.T) {
+	dir := t.TempDir()
+	if err := os.Mkdir(filepath.Join(dir, "f"), 0o700); err != nil {
+		t.Fatal(err)
+	}
+	for _, path := range []string{filepath.Join(dir, "f"), filepath.Join(dir, "missing", "f")} {
+		a, b := Write(path, nil, 0o600), Write(path, nil, 0o600)
+		if a == nil || b == nil || a.Error() != b.Error() || strings.Contains(a.Error(), tempMark) {
+			t.Errorf("%v; %v", a, b)
+		}
+	}
+}
+
+// Sweep takes what a killed writer of this file left, and nothing else.
+func TestSweep(t *testing.T) {
+	dir := t.TempDir()
+	stays := []string{".atomic-12", ".atomic-f-", ".atomic-f-x-3", ".atomic-f-3x", ".atomic-g-3", "f", "f-3"}
+	for _, name := range append([]string{".atomic-f-3", ".atomic-f-44"}, stays...) {
+		if err := os.WriteFile(filepath.Join(dir, name), nil, 0o600); err != nil {
+			t.Fatal(err)
+		}
+	}
+	Sweep(filepath.Join(dir, "f"))
+	left, err := os.ReadDir(dir)
+	var names []string
+	for _, e := range left {
+		names = append(names, e.Name())
+	}
+	slices.Sort(stays)
+	if err != nil || !slices.Equal(names, stays) {
+		t.Errorf("left %q, %v", names, err)
 	}
 }

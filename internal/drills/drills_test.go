@@ -21,6 +21,7 @@ func TestDrills(t *testing.T) {
 		}
 	})
 	t.Run("openssh", func(t *testing.T) { spaces(t, l) })
+	t.Run("systemd", func(t *testing.T) { managed(t, l) })
 	l.judge(t)
 	if os.Getenv("NARWHAL_DRILLS") == "all" {
 		l.write(t)
@@ -33,7 +34,7 @@ func group(t *testing.T, l *ledger, stages string) {
 	last := ""
 	for _, f := range table() {
 		stage := cmp.Or(f.stage, "0")
-		if wanted(f) && !f.space && strings.Contains(stages, stage) {
+		if wanted(f) && !f.space && !f.booted && strings.Contains(stages, stage) {
 			todo[stage] = append(todo[stage], f)
 			last = max(last, stage)
 		}
@@ -52,6 +53,9 @@ func group(t *testing.T, l *ledger, stages string) {
 		}
 		for _, f := range todo[stage] {
 			t.Run(f.id, func(t *testing.T) {
+				if f.needs != nil && f.needs() != "" {
+					t.Skip(f.needs())
+				}
 				w.t = t
 				w.before(f.stage)
 				r := w.drill(f)

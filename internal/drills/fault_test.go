@@ -34,6 +34,10 @@ type fault struct {
 	still bool
 	// space faults are provoked on hosts with OpenSSH in network namespaces.
 	space bool
+	// booted faults are provoked on a host with systemd.
+	booted bool
+	// needs says what is missing here for the fault, "" for nothing; nil needs nothing.
+	needs func() string
 	// quick faults are part of every test run.
 	quick bool
 }

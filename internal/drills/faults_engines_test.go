@@ -61,12 +61,12 @@ var engineFaults = []fault{
 		for _, h := range s.hosts {
 			must(s.t, os.WriteFile(h.Home+"/tools/vllm", []byte("#!/no/such/python\n"), 0o755))
 		}
-	}), code: "step-failed", exit: 4, orCode: notReady, orExit: 1},
+	}), code: "step-failed", exit: 4, orCode: "program-missing", orExit: 1},
 	{id: "engine-ends", stage: "B", where: "process", how: "the engine ends without a word", do: program("sleep 0.7; exit 3"), code: notReady, exit: 1},
-	{id: "engine-memory", stage: "B", where: "process", how: "the engine says that memory is too small, and ends", do: program(`sleep 0.7; echo "torch.OutOfMemoryError: CUDA out of memory. Tried to allocate 2.00 GiB" >&2; exit 1`), code: notReady, exit: 1, hint: "memory"},
-	{id: "engine-argument", stage: "B", where: "process", how: "the engine does not know an argument", do: program(`sleep 0.7; echo "vllm: error: unrecognized arguments: --kv-role" >&2; exit 2`), code: notReady, exit: 1, hint: "argument"},
-	{id: "engine-port-late", stage: "B", where: "process", how: "the engine finds its port taken", do: program(`sleep 0.7; echo "OSError: [Errno 98] Address already in use" >&2; exit 1`), code: notReady, exit: 1, hint: "ss -ltnp"},
-	{id: "engine-path", stage: "B", where: "process", how: "the engine does not find its model", do: program(`sleep 0.7; echo "FileNotFoundError: [Errno 2] No such file or directory: /models/tern" >&2; exit 1`), code: notReady, exit: 1, hint: "path"},
+	{id: "engine-memory", stage: "B", where: "process", how: "the engine says that memory is too small, and ends", do: program(`sleep 0.7; echo "torch.OutOfMemoryError: CUDA out of memory. Tried to allocate 2.00 GiB" >&2; exit 1`), code: "gpu-memory", exit: 1, hint: "memory"},
+	{id: "engine-argument", stage: "B", where: "process", how: "the engine does not know an argument", do: program(`sleep 0.7; echo "vllm: error: unrecognized arguments: --kv-role" >&2; exit 2`), code: "bad-argument", exit: 1, hint: "argument"},
+	{id: "engine-port-late", stage: "B", where: "process", how: "the engine finds its port taken", do: program(`sleep 0.7; echo "OSError: [Errno 98] Address already in use" >&2; exit 1`), code: "port-in-use", exit: 1, hint: "ss -ltnp"},
+	{id: "engine-path", stage: "B", where: "process", how: "the engine does not find its model", do: program(`sleep 0.7; echo "FileNotFoundError: [Errno 2] No such file or directory: /models/tern" >&2; exit 1`), code: "file-missing", exit: 1, hint: "path"},
 	{id: "engine-killed", stage: "B", where: "process", how: "the kernel kills the engine", do: program(`sleep 0.7; kill -9 $$`), code: notReady, exit: 1},
 	{id: "engine-silent", stage: "B", where: "process", how: "the engine runs and never listens", do: program(`exec sleep 300`), code: notReady, exit: 1},
 	{id: "engine-log-flood", stage: "B", where: "process", how: "the engine logs without end and never listens", do: program(`head -c 30000000 /dev/zero | tr '\0' 'x' >&2; exec sleep 300`), code: notReady, exit: 1},

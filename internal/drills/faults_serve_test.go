@@ -45,14 +45,14 @@ var preflightFaults = []fault{
 	{id: "kv-no-handoff", stage: "E", where: "process", how: "the producer answers without a handoff", do: inject(0, `{"kind":"drop-handoff","count":-1}`), args: onlyF, code: "step-failed", exit: 4, says: "F/pair/e0/e1"},
 	{id: "kv-corrupt", stage: "E", where: "process", how: "the handoff names another engine", do: inject(0, `{"kind":"corrupt-handoff","count":-1,"field":"remote_engine_id","value":"stranger"}`), args: onlyF, code: "step-failed", exit: 4, says: "F/pair/e0/e1"},
 	{id: "kv-side-dead", stage: "E", where: "process", how: "the producer's side channel is dead for new peers", do: both(kill(1, "engine-e1"), rerun("E"), inject(0, `{"kind":"side-dead"}`)), args: onlyF, code: "step-failed", exit: 4, says: "F/pair/e0/e1"},
-	{id: "preflight-busy", stage: "E", where: "process", how: "an engine answers 503", do: inject(1, `{"kind":"busy","count":-1}`), args: onlyF, code: "step-failed", exit: 4, says: "503"},
-	{id: "preflight-500", stage: "E", where: "process", how: "an engine answers 500", do: inject(1, `{"kind":"status","count":-1,"status":500}`), args: onlyF, code: "step-failed", exit: 4, says: "500"},
-	{id: "preflight-garbage", stage: "E", where: "process", how: "an engine answers 200 and garbage", do: inject(1, `{"kind":"garbage","count":-1}`), args: onlyF, code: "step-failed", exit: 4},
+	{id: "preflight-busy", stage: "E", where: "process", how: "an engine answers 503", do: inject(1, `{"kind":"busy","count":-1}`), args: onlyF, code: "step-failed", exit: 1, says: "503"},
+	{id: "preflight-500", stage: "E", where: "process", how: "an engine answers 500", do: inject(1, `{"kind":"status","count":-1,"status":500}`), args: onlyF, code: "step-failed", exit: 1, says: "500"},
+	{id: "preflight-garbage", stage: "E", where: "process", how: "an engine answers 200 and garbage", do: inject(1, `{"kind":"garbage","count":-1}`), args: onlyF, code: "step-failed", exit: 1},
 	{id: "preflight-eof", stage: "E", where: "process", how: "streams end without an end", do: inject(1, `{"kind":"eof","count":-1,"after":3}`), args: onlyF, code: "step-failed", exit: 4},
 	{id: "preflight-error", stage: "E", where: "process", how: "streams end with an error event", do: inject(1, `{"kind":"error","count":-1,"after":3}`), args: onlyF, code: "step-failed", exit: 4},
 	{id: "preflight-reset", stage: "E", where: "process", how: "connections break after three tokens", do: inject(1, `{"kind":"reset","count":-1,"after":3}`), args: onlyF, code: "step-failed", exit: 4},
 	{id: "preflight-leg2", stage: "E", where: "process", how: "decoding after a handoff is refused", do: inject(1, `{"kind":"leg2-status","count":-1,"status":400}`), args: onlyF, code: "step-failed", exit: 4, says: "400"},
-	{id: "preflight-fit", stage: "E", where: "fleet file", how: "fits must be better than engines are steady", do: set(0.000001, "profiles", "max_decode_fit_mape"), args: []string{"gate", "run", "F", "--yes"}, code: "decode-fit", exit: 1, hint: "max_decode_fit_mape"},
+	{id: "restart-unattested", stage: "E", where: "process", how: "no sidecar speaks for an engine that is to be restarted", do: both(set(true, "deploy", "policy", "restart_drill"), kill(0, "sidecar-e0"), func(s *scene) { s.heal(func() { rerun("E")(s) }) }), args: onlyF, code: "restart-unattested", exit: 1, hint: "--again E"},
 	{id: "preflight-floor-tpot", stage: "E", where: "fleet file", how: "no engine is as fast as the limit between tokens", do: set(0.0001, "slo", "tpot_s"), args: []string{"gate", "run", "F", "--yes"}, code: "slo-below-floor", exit: 1, hint: "slo.tpot_s"},
 	{id: "preflight-floor-ttft", stage: "E", where: "fleet file", how: "no engine is as fast as the first token's limit", do: set(0.0001, "slo", "ttft_s"), args: []string{"gate", "run", "F", "--yes"}, code: "slo-below-floor", exit: 1, hint: "slo.ttft_s"},
 }
@@ -88,6 +88,16 @@ var serveFaults = []fault{
 		s.w.sbx.Server(1).Drop()
 		s.heal(func() { s.w.sbx.Server(1).Refuse(false) })
 	}, args: []string{"gate", "rollback", "--to", "C", "--yes"}, gate: "Rollback", code: "residue", exit: 7, hint: "same rollback again"},
+	{id: "rollback-owner-record", stage: "G", where: "file on host", how: "the record of a process that a rollback ends is damaged", do: func(s *scene) {
+		s.file(filepath.Join(s.hosts[1].Root, "run", "sidecar-e1.json"), `{"name":"side`, 0o600)
+	}, args: []string{"gate", "rollback", "--to", "C", "--yes"}, gate: "Rollback", code: "owner_unknown", exit: 6, hint: "ss -ltnp", still: true},
+	{id: "rollback-owner-port", stage: "G", where: "port", how: "the router is gone and somebody else listens where it did", do: both(kill(0, "router"), taken(portRouter, 0)), args: []string{"gate", "rollback", "--to", "F", "--yes"}, gate: "Rollback", code: "owner_unknown", exit: 6, hint: "ss -ltnp"},
+	{id: "rollback-engine-lost", stage: "G", where: "process", how: "an engine that the rollback keeps is dead and its port is taken", do: both(kill(1, "engine-e1"), taken(portEngine, 1)), args: []string{"gate", "rollback", "--to", "C", "--yes"}, gate: "Rollback", code: "process-differs", exit: 7, hint: "gate log"},
+	{id: "rollback-files", stage: "G", where: "file on host", how: "a role file that the rollback keeps was changed, and the disk is full", do: func(s *scene) {
+		put(s, "{}", s.hosts[1].Root, "etc", "host.json")
+		s.w.sbx.Server(1).FillAfter(0)
+		s.heal(func() { s.w.sbx.Server(1).FillAfter(-1) })
+	}, args: []string{"gate", "rollback", "--to", "C", "--yes"}, gate: "Rollback", code: "file-differs", exit: 7, hint: "gate log"},
 	{id: "bundle-host-gone", stage: "G", where: "network", how: "a host is gone while a bundle is collected", do: func(s *scene) {
 		s.w.sbx.Server(1).Refuse(true)
 		s.heal(func() { s.w.sbx.Server(1).Refuse(false) })

@@ -93,7 +93,7 @@ func spaceDocument(hosts []netns.HostInfo) object {
 			"name": "spaces", "hosts": entries, "engines": places, "defaults": object{"launch": "sim"},
 			"launch": object{"sim": object{"kind": "simulated", "ready_within": "30s", "stop_within": "10s"}},
 			"router": object{"host": hosts[0].ID, "listen": "127.0.0.1:8000"},
-			"fabric": object{"interface": "eth1", "prompt_tokens": 64, "sample": "100ms", "streams": 1},
+			"fabric": object{"interface": "eth1", "prompt_tokens": 64, "sample": "100ms", "streams": 1, "under_decode": false},
 			"trial":  object{"rates": []any{20}, "requests": 20, "attainment": 0.5},
 			"policy": object{"max_clock_offset": "10s", "min_disk_free": "16MiB"},
 		},

@@ -18,6 +18,7 @@ import (
 	"github.com/narwhal-fleet/narwhal/attest"
 	"github.com/narwhal-fleet/narwhal/fleet/remote/loopback"
 	"github.com/narwhal-fleet/narwhal/fleet/remote/netns"
+	"github.com/narwhal-fleet/narwhal/internal/booted"
 	"github.com/narwhal-fleet/narwhal/internal/sandbox"
 )
 
@@ -56,6 +57,9 @@ type world struct {
 	stages map[string]string
 	seen   seen
 	spaces []netns.HostInfo // hosts with OpenSSH in place of the sandbox
+	booted *booted.Host     // a host with systemd in the place of the second one
+	// replaced counts what a replacement records before each stage, nil before the first.
+	replaced map[string]int
 }
 
 // seen collects what hosts are made to do.
@@ -138,7 +142,7 @@ func quick(doc object) {
 	d := sub(doc, "deploy")
 	d["trial"] = object{"rates": []any{20}, "requests": 20, "attainment": 0.5, "max_input_tokens": 400, "max_output_tokens": 8}
 	d["profile"] = object{"prefill_tokens": []any{512, 1024, 2048}, "prefill_repeats": 3, "decode_requests": []any{1, 6}, "decode_tokens": []any{64, 512}, "output_tokens": 8, "pair_tokens": 64}
-	d["fabric"] = object{"prompt_tokens": 64, "handoffs_per_s": 1, "sample": "50ms", "streams": 1}
+	d["fabric"] = object{"prompt_tokens": 64, "handoffs_per_s": 1, "sample": "50ms", "streams": 1, "under_decode": false}
 	doc["profiles"] = object{"max_decode_fit_mape": 0.9, "max_decode_cv_mape": 3}
 	sub(doc, "controller", "reactive")["movement_margin"] = 0.9
 }

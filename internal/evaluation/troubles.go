@@ -38,8 +38,8 @@ func (e *evaluation) troubles() (string, error) {
 	if err := e.troubledBy(&b, unknowns); err != nil {
 		return "", err
 	}
-	b.WriteString("### Telemetry that is late, lost or of another clock\n\nThe router knows of residents and queues only what engines report, and what it has placed since; a report can be late, or lost (seeded), and its times are off, by at most the skew, in either direction, each engine by its own. " +
-		"The router itself takes no times from engines: it counts what passes through it. default, planner, utilisation and queue-depth see reports; reactive-fifo and arrow read their engines as they are, and stand here to compare.\n\n")
+	b.WriteString("### Telemetry that is late, lost or of another clock\n\nThe router knows of residents and queues only what engines report, and what it has placed since; a report can be late, or lost (seeded), and the engine's clock is off, by at most the skew, in either direction, each by its own. A report says what its clock shows, and its times are read against that; residents are taken to have gone on since at the pace that they had. " +
+		"The router itself takes no times from engines: it counts what passes through it. All policies see the same reports.\n\n")
 	err := e.troubledBy(&b, reports)
 	return b.String(), err
 }

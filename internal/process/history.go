@@ -74,3 +74,22 @@ func prune(folder, prefix string) error {
 	}
 	return nil
 }
+
+// Latest is the newest launch of a name, whether or not it runs; false when none is remembered.
+func Latest(dir, name string) (Record, bool) {
+	entries, err := os.ReadDir(filepath.Join(dir, DirLaunches))
+	if err != nil || !nameRE.MatchString(name) {
+		return Record{}, false
+	}
+	for i := len(entries) - 1; i >= 0; i-- { // by name, which is by time
+		if !strings.HasPrefix(entries[i].Name(), name+"@") {
+			continue
+		}
+		b, err := os.ReadFile(filepath.Join(dir, DirLaunches, entries[i].Name()))
+		var r Record
+		if err == nil && len(b) <= 1<<20 && json.Unmarshal(b, &r) == nil && r.Name == name {
+			return r, true
+		}
+	}
+	return Record{}, false
+}

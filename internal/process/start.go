@@ -32,6 +32,10 @@ type Spec struct {
 	After []string `json:"after,omitempty"`
 	// Launch identifies how the process was launched; equal digests are interchangeable.
 	Launch string `json:"launch"`
+	// Unit is the systemd unit that keeps the process running; nil = it is started here.
+	Unit *Unit `json:"unit,omitempty"`
+	// Again is the command of every start of the unit but the first; nil = Argv.
+	Again []string `json:"again,omitempty"`
 }
 
 // Record is what is on disk about a started process.
@@ -69,14 +73,27 @@ func Start(ctx context.Context, dir string, s Spec, become []string) (r Record, 
 	if err := os.MkdirAll(dir, 0o700); err != nil {
 		return r, false, fmt.Errorf("start process %s: %w", s.Name, err)
 	}
-	if old, ok := Read(dir, s.Name); ok && old.Alive() {
+	old, ok := Read(dir, s.Name)
+	if ok && old.Alive() {
 		if old.Launch != s.Launch {
 			return old, false, otherError(s.Name, old)
 		}
 		return old, true, nil
 	}
+	if ok && old.Unit != nil { // it may be about to start what is dead
+		if err := errors.Join(old.Unit.retire(ctx), forget(dir, s.Name, old.Identity)); err != nil {
+			return r, false, fmt.Errorf("start process %s: %w", s.Name, err)
+		}
+	}
 	if err := clearWay(ctx, s); err != nil {
 		return r, false, fmt.Errorf("start process %s: %w", s.Name, err)
+	}
+	if s.Unit != nil {
+		r, err := startUnit(ctx, dir, s)
+		if err != nil {
+			return r, false, fmt.Errorf("start process %s: %w", s.Name, err)
+		}
+		return r, false, nil
 	}
 	cmd, log, spec, err := prepare(dir, s, become)
 	if err != nil {
@@ -174,8 +191,12 @@ func Become(dir, specPath string) error {
 	if err := syscall.Flock(int(lock.Fd()), syscall.LOCK_EX); err != nil {
 		return fmt.Errorf("become %s: %w", s.Name, err)
 	}
-	if old, ok := Read(dir, s.Name); ok && old.Alive() {
+	old, ok := Read(dir, s.Name)
+	if ok && old.Alive() {
 		return fmt.Errorf("become %s: %w (pid %d)", s.Name, ErrOther, old.PID)
+	}
+	if ok && s.Unit != nil && len(s.Again) > 0 && old.Unit != nil && old.Launch == s.Launch { // the manager starts it anew
+		s.Argv = s.Again
 	}
 	self, err := Self()
 	if err != nil {

@@ -23,7 +23,8 @@ const killWait = 5 * time.Second
 
 // Stop ends the recorded process and what it left in its process group: TERM, then KILL
 // after within. Stopping what does not run is a success. The record is removed once the
-// process has ended; when ctx ends first, it stays and the process is not killed.
+// process has ended; when ctx ends first, it stays and the process is not killed. A process of
+// a unit is ended by its manager, which then knows nothing of the unit any more.
 func Stop(ctx context.Context, dir, name string, within time.Duration) (Stopped, error) {
 	if !nameRE.MatchString(name) {
 		return Stopped{}, fmt.Errorf("stop process %q: the name is not usable", name)
@@ -32,7 +33,10 @@ func Stop(ctx context.Context, dir, name string, within time.Duration) (Stopped,
 	if !ok {
 		return Stopped{Name: name}, nil
 	}
-	out := Stopped{Name: name, Was: r.Alive() || grouped(r.Identity), PID: r.PID}
+	if r.Unit != nil {
+		return stopUnit(ctx, dir, r, within)
+	}
+	out := Stopped{Name: name, Was: r.Remains(), PID: r.PID}
 	if out.Was {
 		_ = syscall.Kill(-r.PID, syscall.SIGTERM)
 		if !gone(ctx, r.Identity, within) {
@@ -54,6 +58,9 @@ func Stop(ctx context.Context, dir, name string, within time.Duration) (Stopped,
 	}
 	return out, nil
 }
+
+// Remains reports whether the process runs, or others in the group that it led.
+func (i Identity) Remains() bool { return i.Alive() || grouped(i) }
 
 // afterLimit bounds what is run once a process has ended.
 const afterLimit = 30 * time.Second

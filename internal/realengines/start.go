@@ -6,7 +6,6 @@ import (
 	"os/exec"
 	"path/filepath"
 	"strconv"
-	"strings"
 	"syscall"
 	"testing"
 	"time"
@@ -39,26 +38,42 @@ type Engine struct {
 // New describes an engine; side false leaves the connector out. Nothing runs yet.
 func New(tb testing.TB, side bool, extra ...string) *Engine {
 	tb.Helper()
-	if os.Getenv(EnvFolder) == "" || os.Getenv(EnvModel) == "" {
-		tb.Skipf("%s and %s name no engine; run make real-engines", EnvFolder, EnvModel)
-	}
+	need(tb)
 	port := freePort(tb)
 	e := &Engine{URL: "http://127.0.0.1:" + strconv.Itoa(port), log: filepath.Join(tb.TempDir(), "engine.log")}
-	e.args = append([]string{"-m", "vllm.entrypoints.openai.api_server", "--model", os.Getenv(EnvModel), "--served-model-name", Model, "--host", "127.0.0.1", "--port", strconv.Itoa(port),
-		"--dtype", "bfloat16", "--enforce-eager", "--block-size", "32", "--max-model-len", "2048", "--max-num-seqs", "16", "--generation-config", "vllm",
-		"--enable-prompt-tokens-details", "--api-server-count", "1"}, extra...)
-	e.env = append(os.Environ(), "HF_HUB_OFFLINE=1", "VLLM_CPU_KVCACHE_SPACE=1", "VLLM_CPU_OMP_THREADS_BIND=nobind", "OMP_NUM_THREADS=1", "UCX_TLS=tcp,self,sm",
-		"VLLM_NO_USAGE_STATS=1")
-	for i, v := range e.env {
-		if path, ok := strings.CutPrefix(v, "PATH="); ok {
-			e.env[i] = "PATH=" + filepath.Join(os.Getenv(EnvFolder), "bin") + ":" + path
-		}
+	e.args = append([]string{"-m", module, "--model", os.Getenv(EnvModel), "--served-model-name", Model, "--host", "127.0.0.1", "--port", strconv.Itoa(port),
+		"--dtype", "bfloat16", "--block-size", "32"}, arguments()...)
+	e.args = append(e.args, extra...)
+	e.env = append(os.Environ(), "UCX_TLS=tcp,self,sm")
+	for name, value := range variables() {
+		e.env = append(e.env, name+"="+value)
 	}
 	if side {
 		e.args = append(e.args, "--kv-transfer-config", `{"kv_connector":"NixlConnector","kv_role":"kv_both","kv_buffer_device":"cpu","kv_load_failure_policy":"fail"}`)
 		e.env = append(e.env, "VLLM_NIXL_SIDE_CHANNEL_HOST=127.0.0.1", "VLLM_NIXL_SIDE_CHANNEL_PORT="+strconv.Itoa(freePort(tb)))
 	}
 	return e
+}
+
+// need skips a test that no engine was installed for.
+func need(tb testing.TB) {
+	tb.Helper()
+	if os.Getenv(EnvFolder) == "" || os.Getenv(EnvModel) == "" {
+		tb.Skipf("%s and %s name no engine; run make real-engines", EnvFolder, EnvModel)
+	}
+}
+
+const module = "vllm.entrypoints.openai.api_server"
+
+// arguments are those of every engine, beside addresses, model and cache.
+func arguments() []string {
+	return []string{"--enforce-eager", "--max-model-len", "2048", "--max-num-seqs", "16", "--generation-config", "vllm", "--enable-prompt-tokens-details", "--api-server-count", "1"}
+}
+
+// variables keep an engine offline, small and on one thread.
+func variables() map[string]string {
+	return map[string]string{"HF_HUB_OFFLINE": "1", "VLLM_CPU_KVCACHE_SPACE": "1", "VLLM_CPU_OMP_THREADS_BIND": "nobind", "OMP_NUM_THREADS": "1", "VLLM_NO_USAGE_STATS": "1",
+		"PATH": filepath.Join(os.Getenv(EnvFolder), "bin") + ":" + os.Getenv("PATH")}
 }
 
 // freePort returns a port that an engine binds most of a minute later.

@@ -35,7 +35,11 @@ func (s *Sandbox) write(cfg Config) error {
 	return nil
 }
 
-// document is the sandbox's fleet: one simulated engine a host, half of them prefill.
+// mesh is how many engines hand over to each other; of more each does to the next one.
+const mesh = 16
+
+// document is the sandbox's fleet: simulated engines, those of the first half of the hosts
+// prefill.
 func (s *Sandbox) document(cfg Config) object {
 	hosts, places := object{}, object{}
 	var engines []object
@@ -44,15 +48,18 @@ func (s *Sandbox) document(cfg Config) object {
 			"address": "127.0.0.1", "port": h.Ports.SSH, "user": "sandbox", "host_keys": []string{h.HostKey}, "identity": "file:keys/ssh",
 			"root": h.Root, "fabric_port": h.Ports.Fabric, "ssh_config": false,
 		}
-		iid, role := fmt.Sprintf("e%d", i), "decode"
+		role := "decode"
 		if i < (len(s.Hosts)+1)/2 && len(s.Hosts) > 1 {
 			role = "prefill"
 		}
-		engines = append(engines, object{
-			"iid": iid, "role": role, "url": fmt.Sprintf("http://127.0.0.1:%d", h.Ports.Engine),
-			"attestation_url": fmt.Sprintf("http://127.0.0.1:%d/v1/attestation", h.Ports.Sidecar),
-		})
-		places[iid] = object{"host": h.ID, "ports": object{"side_channel": h.Ports.Side}}
+		for _, p := range h.Ports.Engines() {
+			iid := fmt.Sprintf("e%d", len(engines))
+			engines = append(engines, object{
+				"iid": iid, "role": role, "url": fmt.Sprintf("http://127.0.0.1:%d", p.Engine),
+				"attestation_url": fmt.Sprintf("http://127.0.0.1:%d/v1/attestation", p.Sidecar),
+			})
+			places[iid] = object{"host": h.ID, "ports": object{"side_channel": p.Side}}
+		}
 	}
 	secrets := object{}
 	for _, name := range cfg.Secrets {
@@ -67,6 +74,9 @@ func (s *Sandbox) document(cfg Config) object {
 		"trial":   object{"rates": []float64{8}, "requests": 96, "attainment": 0.8, "trace": "azure-conv", "max_input_tokens": 1500, "max_output_tokens": 40},
 		"policy":  object{"max_clock_offset": "10s", "min_disk_free": "64MiB"},
 		"sign":    object{"key": "file:" + cfg.Operator, "trust": []string{"file:" + cfg.Operator + ".pub"}},
+	}
+	if len(engines) > mesh {
+		deploy["profile"].(object)["pairs"] = "ring"
 	}
 	return object{
 		"schema": "narwhal.fleet", "schema_version": 2, "model": "narwhal-sim", "engines": engines,

@@ -27,6 +27,7 @@ import (
 const (
 	DefaultHosts = 4
 	MaxHosts     = 64
+	MaxEngines   = 8 // a host
 )
 
 // Config says what to make.
@@ -35,6 +36,8 @@ type Config struct {
 	// used again, with its keys and ports.
 	Dir   string
 	Hosts int // 0 = DefaultHosts
+	// Engines a host has; 0 = 1.
+	Engines int
 	// Operator is the signing key's path relative to Dir; the caller makes the key.
 	Operator string
 	// Tune, unless nil, changes how a host's SSH server is set up.
@@ -66,11 +69,25 @@ type Host struct {
 // Ports are the loopback ports of one host.
 type Ports struct {
 	SSH     int `json:"ssh"`
-	Engine  int `json:"engine"`
+	Engine  int `json:"engine"` // of the first engine, as the next two
 	Side    int `json:"side"`
 	Sidecar int `json:"sidecar"`
 	Fabric  int `json:"fabric"`
 	Router  int `json:"router"`
+	// More are the ports of the engines after the first.
+	More []EnginePorts `json:"more,omitempty"`
+}
+
+// EnginePorts are the loopback ports of one engine.
+type EnginePorts struct {
+	Engine  int `json:"engine"`
+	Side    int `json:"side"`
+	Sidecar int `json:"sidecar"`
+}
+
+// Engines are the ports of all engines of the host.
+func (p Ports) Engines() []EnginePorts {
+	return append([]EnginePorts{{p.Engine, p.Side, p.Sidecar}}, p.More...)
 }
 
 // layout is what a sandbox remembers of itself.
@@ -86,6 +103,10 @@ func Up(cfg Config) (*Sandbox, error) {
 	if cfg.Hosts < 1 || cfg.Hosts > MaxHosts {
 		return nil, fmt.Errorf("start sandbox: %d hosts, want 1 to %d", cfg.Hosts, MaxHosts)
 	}
+	cfg.Engines = max(cfg.Engines, 1)
+	if cfg.Engines > MaxEngines {
+		return nil, fmt.Errorf("start sandbox: %d engines a host, want 1 to %d", cfg.Engines, MaxEngines)
+	}
 	dir, err := filepath.Abs(cfg.Dir)
 	if err != nil {
 		return nil, fmt.Errorf("start sandbox: %w", err)
@@ -98,7 +119,7 @@ func Up(cfg Config) (*Sandbox, error) {
 	if err != nil {
 		return nil, err
 	}
-	if s.Hosts, err = plan(dir, cfg.Hosts); err != nil {
+	if s.Hosts, err = plan(dir, cfg.Hosts, cfg.Engines); err != nil {
 		return nil, err
 	}
 	for i := range s.Hosts {
@@ -113,22 +134,26 @@ func Up(cfg Config) (*Sandbox, error) {
 }
 
 // plan reuses the remembered hosts or finds ports for new ones.
-func plan(dir string, n int) ([]Host, error) {
+func plan(dir string, n, engines int) ([]Host, error) {
 	var l layout
-	if b, err := os.ReadFile(filepath.Join(dir, "layout.json")); err == nil && json.Unmarshal(b, &l) == nil && len(l.Hosts) == n {
+	if b, err := os.ReadFile(filepath.Join(dir, "layout.json")); err == nil && json.Unmarshal(b, &l) == nil && len(l.Hosts) == n && len(l.Hosts[0].Ports.More) == engines-1 {
 		return l.Hosts, nil
 	}
-	ports, err := freeport.Draw(6 * n)
+	each := 3 + 3*engines
+	ports, err := freeport.Draw(each * n)
 	if err != nil {
 		return nil, err
 	}
 	hosts := make([]Host, n)
 	for i := range hosts {
 		id := fmt.Sprintf("host-%d", i+1)
-		p := ports[6*i:]
+		p := ports[each*i:][:each]
 		home := filepath.Join(dir, "hosts", id)
 		hosts[i] = Host{ID: id, Home: home, Root: filepath.Join(home, "narwhal"),
 			Ports: Ports{SSH: p[0], Engine: p[1], Side: p[2], Sidecar: p[3], Fabric: p[4], Router: p[5]}}
+		for more := p[6:]; len(more) > 0; more = more[3:] {
+			hosts[i].Ports.More = append(hosts[i].Ports.More, EnginePorts{more[0], more[1], more[2]})
+		}
 	}
 	return hosts, nil
 }

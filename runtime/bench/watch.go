@@ -3,7 +3,6 @@ package bench
 import (
 	"context"
 	"encoding/json"
-	"errors"
 	"fmt"
 	"io"
 	"net/http"
@@ -20,7 +19,9 @@ type Sample struct {
 	Run      string             `json:"journal_run"`
 	Counters map[string]float64 `json:"counters"`
 	Busy     int                `json:"busy"` // requests in the router
-	Error    string             `json:"error,omitempty"`
+	// Holds are the state's counts of requests in the router that are not 0.
+	Holds map[string]int `json:"holds,omitempty"`
+	Error string         `json:"error,omitempty"`
 }
 
 // Router is what a run asks of a router beside the load. A server that is no router
@@ -109,42 +110,15 @@ func (r *Router) look(ctx context.Context) look {
 	if err != nil {
 		return fail(err)
 	}
-	last, busy, err := parseState(l.state)
+	last, holds, err := parseState(l.state)
 	if err != nil {
 		return fail(err)
 	}
-	l.Counters, l.Busy = counters(series), busy
+	l.Counters, l.Holds, l.Busy = counters(series), holds, busy(holds)
 	if first == last {
 		l.Run = last
 	}
 	return l
-}
-
-// parseState reads the process's run and how many requests it holds.
-func parseState(b []byte) (run string, busy int, err error) {
-	var s struct {
-		Schema    string `json:"schema"`
-		Run       string `json:"journal_run"`
-		Admission struct {
-			Inflight int `json:"inflight"`
-			Queued   int `json:"queued"`
-		} `json:"admission"`
-		Resident map[string]struct {
-			Prefill int `json:"prefill"`
-			Decode  int `json:"decode"`
-		} `json:"resident"`
-	}
-	if err := json.Unmarshal(b, &s); err != nil {
-		return "", 0, fmt.Errorf("read state: %w", err)
-	}
-	if s.Schema != "narwhal.state" || s.Run == "" {
-		return "", 0, errors.New("read state: not a narwhal.state document")
-	}
-	busy = max(0, s.Admission.Inflight) + max(0, s.Admission.Queued)
-	for _, r := range s.Resident {
-		busy += max(0, r.Prefill) + max(0, r.Decode)
-	}
-	return s.Run, busy, nil
 }
 
 // drained waits until the router holds no request, and returns the last look at it.
@@ -160,6 +134,18 @@ func (r *Router) drained(ctx context.Context, within time.Duration) (look, bool)
 		}
 		pause.For(ctx, 200*time.Millisecond)
 	}
+}
+
+// Drained waits until the router holds no request, and returns the last look at it. It gives up
+// early when the router cannot be read.
+func (r *Router) Drained(ctx context.Context, within time.Duration) (Sample, bool) {
+	l, ok := r.drained(ctx, within)
+	return l.Sample, ok
+}
+
+// Watch looks at the router at each tick until ctx ends.
+func (r *Router) Watch(ctx context.Context, every time.Duration, tell func(Sample)) {
+	r.sample(ctx, every, tell)
 }
 
 // sample looks at the router at each tick until ctx ends.

@@ -15,9 +15,15 @@ const (
 	// following is how many times the margin a gain must be while the newest span is followed,
 	// which is short and therefore uneven.
 	following = 3
+	// telling is how many times the arrivals that any evidence needs the last interval must have for
+	// it to stand for what comes now, while that is followed.
+	telling = 2
 	// regret is the part of the margin that each unit of the current split's score adds to it:
 	// the worse all splits are, the less a difference between two of them says.
 	regret = 0.5
+	// back is how many times the margin a gain must be to take back a move that the forecast
+	// remembers: both splits were the better one within it.
+	back = 4
 	// mostAtOnce is the largest part of the live engines that moves in one evaluation.
 	mostAtOnce = 0.5
 )
@@ -33,6 +39,9 @@ func (s State) ahead(snap model.Snapshot, d Decision) (State, []Action) {
 	}
 	s.trial = s.trial.judge(&s, &f)
 	if s.trial.Follows {
+		if f.last.arrivals >= telling*float64(s.Params.MinArrivals) {
+			f.blocks[0] = f.last
+		}
 		f.weigh(followed)
 	}
 	f.prefer(s.Params, snap)
@@ -76,6 +85,10 @@ func (s State) choose(snap model.Snapshot, f *forecast, current, best Score, d D
 	if s.trial.Follows {
 		margin *= following
 	}
+	// Not while the newest is followed, nor for a move that was made on little evidence.
+	if !s.trial.Follows && s.lastMove-s.Started >= s.Params.EvidenceSpan && s.takesBack(snap.At, memory*s.Params.Window, current, best) {
+		margin *= back
+	}
 	switch {
 	case best.Prefill == current.Prefill || gain < margin:
 		return hold("current split is best")
@@ -92,7 +105,10 @@ func (s State) choose(snap model.Snapshot, f *forecast, current, best Score, d D
 	case gain >= sure*margin:
 		at, required = max(best.Prefill-current.Prefill, current.Prefill-best.Prefill), 1
 	}
-	if s.reverses(snap.At, current, best) {
+	if s.takesBack(snap.At, s.Params.EvidenceSpan, current, best) {
+		if s.trial.Follows { // however much one short span gains: the next says the opposite
+			required = max(required, s.Params.Confirmations)
+		}
 		required *= 2
 	}
 	if (s.heading-current.Prefill)*(best.Prefill-current.Prefill) <= 0 || s.rule != rule {
@@ -108,13 +124,13 @@ func (s State) choose(snap model.Snapshot, f *forecast, current, best Score, d D
 	return s.several(snap, f, best, d, at)
 }
 
-// reverses reports whether a split takes back a recent move.
-func (s State) reverses(now float64, current, best Score) bool {
+// takesBack reports whether a split takes back a move of so many seconds before.
+func (s State) takesBack(now, within float64, current, best Score) bool {
 	to := model.Prefill
 	if best.Prefill < current.Prefill {
 		to = model.Decode
 	}
-	return s.lastTo != "" && s.lastTo != to && now-s.lastMove < s.Params.EvidenceSpan
+	return s.lastTo != "" && s.lastTo != to && now-s.lastMove < within
 }
 
 // several is apply for up to n engines.

@@ -94,20 +94,48 @@ func TestNoMoveWithoutRegret(t *testing.T) {
 	}
 }
 
-// The longest prompts are lost first where prefill is short, all alike where decoding is.
+// Where prefill is short three quarters of what is lost are the longest prompts and the rest is of
+// all lengths; where decoding is, all are lost alike.
 func TestBlockLosesByHand(t *testing.T) {
-	b := block{requests: 10}
+	b := block{requests: 10, prefill: 5}
 	b.n[2], b.pre[2], b.dec[2] = 8, 1, 2
 	b.n[7], b.pre[7], b.dec[7] = 2, 4, 1
 	for _, c := range []struct{ prefill, decode, want float64 }{
-		{5, 3, 0}, {3, 3, 0.1}, {1, 3, 0.2}, {0.5, 3, 0.6}, {5, 1.5, 0.5}, {1, 1, 0.6},
+		{5, 3, 0}, {3, 3, 0.175}, {1, 3, 0.35}, {0.5, 3, 0.675}, {5, 1.5, 0.5}, {1, 1, 1 - 0.65/1.65},
 	} {
-		if got := b.lost(c.prefill, c.decode); math.Abs(got-c.want) > 1e-12 {
+		if got, _ := b.lost(c.prefill, c.decode); math.Abs(got-c.want) > 1e-12 {
 			t.Errorf("prefill %g, decode %g: %g is lost, want %g", c.prefill, c.decode, got, c.want)
 		}
 	}
-	if none := (&block{}).lost(0, 0); none != 0 {
+	if none, _ := (&block{}).lost(0, 0); none != 0 {
 		t.Errorf("nothing arrived and %g is lost", none)
+	}
+}
+
+// What decode engines can lend, by hand: at half load an empty batch takes a quarter of the pace, so
+// a resident gains 0.6 s each second, and a prefill of 0.06 s has to wait until nobody came for 0.1 s.
+func TestSpareByHand(t *testing.T) {
+	f := forecast{idle: 0.25}
+	b := block{requests: 40, prefill: 2.4}
+	for _, c := range []struct{ part, load, want float64 }{
+		{1, 0.5, 0.06 / (0.06 + math.Expm1(1)/10)},
+		{0.5, 0.5, 0.06 / (0.06 + math.Expm1(0.5)/5)},
+		{0, 0.5, 0.06 / (0.06 + 0.1)},
+		{1, 0.9, 0.06 / (0.06 + math.Expm1(0.6*(1-0.9*0.75)/(0.75*0.1))/10)},
+		{1, 1, 0},
+		{1, 2, 0},
+	} {
+		if got := f.spare(&b, c.part, c.load, 4); math.Abs(got-c.want) > 1e-6 {
+			t.Errorf("part %g at load %g: %g is to spare, want %g", c.part, c.load, got, c.want)
+		}
+	}
+	full := forecast{idle: 1}
+	if full.spare(&b, 1, 0.5, 4) != 0 || f.spare(&block{}, 1, 0.5, 4) != 0 {
+		t.Error("an engine that never gains on the promise has time to spare, or one to which nobody came")
+	}
+	f.kept = [lentSteps + 1]float64{1, 0.96, 0.9}
+	if a, b := f.keeps(mostLent/lentSteps/2), f.keeps(1.5*mostLent/lentSteps); math.Abs(a-0.98) > 1e-12 || math.Abs(b-0.93) > 1e-12 {
+		t.Errorf("keeps %g and %g of its rate, want 0.98 and 0.93", a, b)
 	}
 }
 
@@ -155,5 +183,44 @@ func BenchmarkStep(b *testing.B) {
 				}
 			})
 		}
+	}
+}
+
+// A move that the forecast remembers is taken back for a gain of four margins, an older one for one.
+func TestTakingBackNeedsMore(t *testing.T) {
+	es := fleetOf(4, 4)
+	for _, c := range []struct {
+		name string
+		to   model.Role
+		ago  float64
+		best float64
+		held bool
+	}{
+		{"back", model.Prefill, 30, 1.2, true},
+		{"back for much", model.Prefill, 30, 1.05, false},
+		{"on", model.Decode, 30, 1.2, false},
+		{"long ago", model.Prefill, 1000, 1.2, false},
+	} {
+		s := New(lending(), 0)
+		s.lastTo, s.lastMove, s.lastToDecode = c.to, 2000-c.ago, -1e9
+		current, best := Score{Prefill: 4, Decode: 4, Objective: 1.3}, Score{Prefill: 3, Decode: 5, Objective: Ratio(c.best)}
+		_, acts := s.choose(model.Snapshot{At: 2000, Engines: es}, &forecast{p: 4, d: 4}, current, best, Decision{})
+		r, ok := acts[len(acts)-1].(Record)
+		if held := ok && r.Decision.Reason == "current split is best"; held != c.held {
+			t.Errorf("%s: held %v, want %v (%+v)", c.name, held, c.held, r.Decision)
+		}
+	}
+}
+
+// The last interval has what came since the evaluation before, and nothing older.
+func TestLastInterval(t *testing.T) {
+	es := fleetOf(4, 4)
+	s, _, _ := play(New(lending(), 0), es, 0, 40, 5, 2000, 50)
+	for i := range 40 {
+		s, _ = Step(s, Arrival{At: 40 + float64(i)/8, Input: 500, Wanted: 10})
+	}
+	f, ok := s.foresee(model.Snapshot{At: 45, Engines: es})
+	if !ok || math.Abs(f.last.requests-8) > 0.5 || f.last.n[band(500)] == 0 || f.last.n[band(2000)] > 1 || f.last.arrivals < 38 {
+		t.Errorf("the last interval has %+v", f.last)
 	}
 }

@@ -15,10 +15,15 @@ import (
 type forecast struct {
 	planned float64                // share of an engine that is planned for
 	blocks  []block                // the newest first
+	last    block                  // the last interval
 	older   float64                // seconds of all but the newest
 	kept    [lentSteps + 1]float64 // of the token rate, by the share of time that is lent
+	idle    float64                // the promised pace's part that an empty batch takes
 	p, d    int
-	mean    capacity    // corrections, of the engines that were measured
+	of      kin         // the engines that were measured
+	tpot    float64     // the promised pace
+	context float64     // of a resident, in the middle of its answer
+	full    float64     // the mean engine's token rate at it
 	now     [2]capacity // of the engines of each role, prefill first
 	leaver  [2]string   // the engine that would leave each role first; "" = the one with least to lose
 	next    [2]capacity // of the engine that would leave each role first
@@ -31,6 +36,7 @@ type capacity struct{ prefill, decode float64 }
 // engines that each phase asks for.
 type block struct {
 	weight, span    float64
+	arrivals        float64 // of the last interval only
 	n, pre, dec     [bands]float64
 	requests        float64
 	prefill, decode float64
@@ -55,7 +61,6 @@ func (s State) foresee(snap model.Snapshot) (f forecast, ok bool) {
 		return f, false
 	}
 	f.planned = s.Params.Utilization
-	f.measure(s.Params, snap, of)
 	sums, spans := s.spans(snap.At)
 	s.tell(sums)
 	var total [bands]moments
@@ -77,17 +82,40 @@ func (s State) foresee(snap model.Snapshot) (f forecast, ok bool) {
 		}
 	}
 	full := math.Max(1e-9, of.rate(all.context(), 0, s.Params.TPOT))
+	f.of, f.tpot, f.context, f.full = of, s.Params.TPOT, all.context(), full
+	f.measure(s.Params, snap)
 	for i := range f.kept {
 		f.kept[i] = of.rate(all.context(), mostLent*float64(i)/lentSteps, s.Params.TPOT) / full
 	}
-	f.older = older
+	f.older, f.idle = older, math.Min(1, of.curve.Interval(0, 0)/s.Params.TPOT)
 	for k := range sums {
 		b := priced(&sums[k], spans[k], &of, &rates)
 		b.span = spans[k]
 		f.blocks = append(f.blocks, b)
 	}
+	f.last = s.step(snap.At, &of, &rates)
 	f.weigh(newest)
 	return f, true
+}
+
+// step is the last interval between two evaluations as a block.
+func (s State) step(now float64, of *kin, rates *[bands]float64) block {
+	sums := make([][bands]moments, 1)
+	n := 0.0
+	add := func(b *bucket) {
+		for i := range b.Band {
+			sums[0][i].add(&b.Band[i])
+		}
+		n += b.All.N
+	}
+	add(&s.open)
+	for i := len(s.closed) - 1; i >= 0 && s.closed[i].From >= now-s.Params.Step*(1+1e-9); i-- {
+		add(s.closed[i])
+	}
+	s.tell(sums)
+	b := priced(&sums[0], s.Params.Step, of, rates)
+	b.span, b.arrivals = s.Params.Step, n
+	return b
 }
 
 // weigh gives the newest block a weight.
@@ -167,8 +195,7 @@ func priced(sums *[bands]moments, span float64, of *kin, rates *[bands]float64) 
 }
 
 // measure notes what the engines of each role can do, and those that would leave it first.
-func (f *forecast) measure(par Params, snap model.Snapshot, of kin) {
-	f.mean = capacity{of.prefill, of.token}
+func (f *forecast) measure(par Params, snap model.Snapshot) {
 	first := [2]string{}
 	for i, role := range []model.Role{model.Prefill, model.Decode} {
 		first[i], _ = donor(par, snap, role, true)
@@ -195,9 +222,14 @@ func (f *forecast) measure(par Params, snap model.Snapshot, of kin) {
 	}
 }
 
-// can is what an engine does.
+// can is what an engine does. Its batch keeps the promised pace, so that a slow engine makes fewer
+// tokens than its correction alone says.
 func (f *forecast) can(e *model.EngineView) capacity {
-	return capacity{f.mean.prefill / e.PrefillKappa(), f.mean.decode / e.Kappa()}
+	c := capacity{f.of.prefill / e.PrefillKappa(), 1}
+	if slower := e.Kappa() / f.of.token; math.Abs(slower-1) > 1e-3 {
+		c.decode = f.of.rate(f.context, 0, f.tpot/slower) / slower / f.full
+	}
+	return c
 }
 
 // kin is the mean of the live engines that were measured: its curve has their corrections in it.

@@ -121,6 +121,7 @@ type State struct {
 
 	lastTick     float64
 	ticked       bool
+	live         int // engines at the last tick
 	lastToDecode float64
 	lastMove     float64
 	lastTo       model.Role
@@ -129,9 +130,14 @@ type State struct {
 	run          int
 }
 
-// New returns the state at the start of a run.
+// New returns the state at the start of a run. Where no engine lends, the start counts as a move to
+// decode, so that the cooldown holds from it on.
 func New(p Params, now float64) State {
-	return State{Params: p, Started: now, lastToDecode: now, lastMove: now, open: bucket{From: now}}
+	s := State{Params: p, Started: now, lastToDecode: now, lastMove: now, open: bucket{From: now}}
+	if p.Lends {
+		s.lastToDecode = now - p.Cooldown
+	}
+	return s
 }
 
 // Expect returns the expected answer length for a prompt and a cap (0 = uncapped), at least 1

@@ -19,6 +19,7 @@ type written struct {
 
 	LastTick     float64    `json:"last_tick"`
 	Ticked       bool       `json:"ticked,omitempty"`
+	Live         int        `json:"live,omitempty"`
 	LastToDecode float64    `json:"last_to_decode"`
 	LastMove     float64    `json:"last_move"`
 	LastTo       model.Role `json:"last_to,omitempty"`
@@ -64,7 +65,7 @@ func (b *bucket) UnmarshalJSON(raw []byte) error {
 // MarshalJSON writes all that the controller remembers.
 func (s State) MarshalJSON() ([]byte, error) {
 	return json.Marshal(written{s.Params, s.Started, s.open, s.closed, s.past, s.outputs, s.trial,
-		s.lastTick, s.ticked, s.lastToDecode, s.lastMove, s.lastTo, s.heading, s.rule, s.run})
+		s.lastTick, s.ticked, s.live, s.lastToDecode, s.lastMove, s.lastTo, s.heading, s.rule, s.run})
 }
 
 // UnmarshalJSON reads what MarshalJSON wrote.
@@ -74,6 +75,6 @@ func (s *State) UnmarshalJSON(b []byte) error {
 		return err
 	}
 	*s = State{w.Params, w.Started, w.Open, w.Closed, w.Past, w.Outputs, w.Trial,
-		w.LastTick, w.Ticked, w.LastToDecode, w.LastMove, w.LastTo, w.Heading, w.Rule, w.Run}
+		w.LastTick, w.Ticked, w.Live, w.LastToDecode, w.LastMove, w.LastTo, w.Heading, w.Rule, w.Run}
 	return nil
 }

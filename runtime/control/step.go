@@ -29,7 +29,10 @@ func (s State) tick(snap model.Snapshot) (State, []Action) {
 	if move, by, ok := s.repair(snap, l); ok {
 		return s.finish(s.floorDecision(now, l, move, by), move, snap)
 	}
-	if s.ticked && now < s.lastTick+s.Params.Step*(1-1e-9) {
+	// The split that was right with an engine more may not be: that does not wait for its turn.
+	fewer := l.p+l.d < s.live
+	s.live = l.p + l.d
+	if s.ticked && now < s.lastTick+s.Params.Step*(1-1e-9) && !fewer {
 		return s, nil
 	}
 	s.ticked, s.lastTick = true, now
@@ -52,6 +55,13 @@ func (s State) repair(snap model.Snapshot, l load) (Move, string, bool) {
 		}
 	}
 	return Move{}, "", false
+}
+
+// guesses reports whether the lengths of answers, which decide how much decoding is asked for, are
+// still what clients allow: less than half of the requests have ended, the short ones first, and the
+// start is less than a cooldown ago.
+func (s State) guesses(now float64, arrivals int) bool {
+	return 2*s.outputs.Seen < arrivals && now-s.Started < s.Params.Cooldown
 }
 
 func (s State) floorDecision(now float64, l load, m Move, by string) Decision {
@@ -182,7 +192,7 @@ func (s State) apply(snap model.Snapshot, best Score, d Decision, leaver string)
 	if best.Prefill < d.CurrentPrefill {
 		from, to = model.Prefill, model.Decode
 	}
-	if to == model.Decode && snap.At-s.lastToDecode < s.Params.Cooldown {
+	if to == model.Decode && (snap.At-s.lastToDecode < s.Params.Cooldown || s.guesses(snap.At, d.Arrivals)) {
 		d.Result, d.Reason = Blocked, "cooldown"
 		return s.finish(d, Move{}, snap)
 	}

@@ -30,6 +30,7 @@ func (stream) Sync() error          { return nil }
 // soon as it can be cut.
 type disk struct {
 	f      file
+	name   string // for people
 	path   string // "" = it cannot be rotated
 	size   int64  // up to the end of the last whole line
 	torn   bool   // something stands behind that

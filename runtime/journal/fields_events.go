@@ -114,7 +114,7 @@ peers | number | share | - | Median score of the other engines; 0 without one.
 
 engine_alarm: An engine's own counters say that something went wrong although its answers were good.
 iid | string | - | - | -
-alarm | string | - | - | notification_after_expiry, lease_expired or local_recompute.
+alarm | string | - | - | notification_after_expiry: KV was read after its time; lease_expired: KV was never read; local_recompute: a decode engine prefilled by itself. Other clients of the engine, another router among them, cause the last one too.
 count | int | - | - | How often since the last look.
 
 engine_lifecycle: A drain, a hold of the fleet or a readmission went on. Its clock is the wall's.
@@ -128,6 +128,11 @@ engines | list | - | of a wave | Ids of the engines that it holds, validates or 
 reason | string | - | of process_excluded, restart_required | What was found, or the cause of the ejection.
 previous_process_start | number | s, wall | of process_excluded | Start of the process that was known.
 observed_process_start | number | s, wall | of process_excluded where it is told | Start of the one that answers.
+
+profile_activated: An engine's profile was replaced while the router served. Decisions from then on are made with its curve in place of that of the meta line.
+iid | string | - | - | -
+generation_digest | string | - | - | What the profile is bound to; empty where it is bound to nothing.
+curve | object | - | - | As in the meta line.
 
 handoff_refused: A prefill returned a handoff that failed its check.
 iid | string | - | - | Its producer.

@@ -116,7 +116,7 @@ func openDisk(f *os.File, path string) (*disk, error) {
 	if err != nil {
 		return nil, err
 	}
-	d := &disk{f: f, create: func(p string) (file, error) { return openHeld(p) }}
+	d := &disk{f: f, name: path, create: func(p string) (file, error) { return openHeld(p) }}
 	if !st.Mode().IsRegular() {
 		return d, nil
 	}

@@ -2,6 +2,7 @@ package journal
 
 import (
 	"bytes"
+	"context"
 	"errors"
 	"log/slog"
 	"os"
@@ -240,5 +241,24 @@ func TestAFailingRotationIsLoggedOnce(t *testing.T) {
 	}
 	if got := log.text(); strings.Count(got, "journal file cannot be ended") != 1 || !strings.Contains(got, nextName(path)) {
 		t.Errorf("the log says %s", got)
+	}
+}
+
+// A journal that is no regular file is told by its name too.
+func TestDeviceIsNamed(t *testing.T) {
+	if _, err := os.Stat("/dev/full"); err != nil {
+		t.Skip("this system has no /dev/full")
+	}
+	var log diary
+	j, err := Open("/dev/full", "run", Meta{}, Options{Log: log.log(), backoff: time.Millisecond})
+	if err != nil {
+		t.Fatal(err)
+	}
+	await(t, "a failure", func() bool { return log.text() != "" })
+	ended, cancel := context.WithCancel(t.Context())
+	cancel()
+	_ = j.Close(ended) // what waits cannot be written
+	if got := log.text(); !strings.Contains(got, "path=/dev/full") {
+		t.Errorf("it says %s", got)
 	}
 }

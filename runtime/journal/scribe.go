@@ -143,9 +143,9 @@ func (s *scribe) tell(o outcome) {
 	switch {
 	case o.began != nil:
 		s.lost = s.j.q.losses()
-		log.Warn("journal cannot be written: rows wait, and are lost when too many do", "path", s.d.path, "error", o.began.Error())
+		log.Warn("journal cannot be written: rows wait, and are lost when too many do", "path", s.d.name, "error", o.began.Error())
 	case o.ended:
-		log.Warn("journal is written again", "path", s.d.path, "failed_s", o.after, "lost", s.j.q.losses()-s.lost)
+		log.Warn("journal is written again", "path", s.d.name, "failed_s", o.after, "lost", s.j.q.losses()-s.lost)
 	}
 }
 
@@ -161,7 +161,7 @@ func (s *scribe) find() error {
 	s.j.reopened()
 	s.begin()
 	s.say("journal_reopened", map[string]any{"cause": cause})
-	s.j.opt.Log.Warn("journal file was "+cause+", and is made anew", "path", s.d.path)
+	s.j.opt.Log.Warn("journal file was "+cause+", and is made anew", "path", s.d.name)
 	return nil
 }
 
@@ -179,7 +179,7 @@ func (s *scribe) settle() error {
 		s.begin()
 	}
 	s.say("journal_changed", map[string]any{"bytes_before": was, "bytes_after": size})
-	s.j.opt.Log.Warn("journal file was changed by another process: rows may be missing or damaged", "path", s.d.path, "bytes_before", was, "bytes_after", size)
+	s.j.opt.Log.Warn("journal file was changed by another process: rows may be missing or damaged", "path", s.d.name, "bytes_before", was, "bytes_after", size)
 	return nil
 }
 
@@ -200,9 +200,9 @@ func (s *scribe) turn() {
 	}
 	switch stuck := err != nil; {
 	case stuck && !s.stuck:
-		s.j.opt.Log.Warn("journal file cannot be ended as it should", "path", s.d.path, "error", err.Error())
+		s.j.opt.Log.Warn("journal file cannot be ended as it should", "path", s.d.name, "error", err.Error())
 	case !stuck && s.stuck:
-		s.j.opt.Log.Warn("journal files end again", "path", s.d.path)
+		s.j.opt.Log.Warn("journal files end again", "path", s.d.name)
 	}
 	s.stuck = err != nil
 }

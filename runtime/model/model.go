@@ -60,6 +60,9 @@ type EngineView struct {
 	PrefillRequests int     `json:"prefill_requests,omitempty"`
 	DecodeRequests  int     `json:"decode_requests,omitempty"`
 	DecodeTokens    int     `json:"decode_tokens,omitempty"` // resident KV: prompts and delivered output
+	// ComingRequests and ComingTokens are of those among them whose prompts are still prefilled.
+	ComingRequests int `json:"coming_requests,omitempty"`
+	ComingTokens   int `json:"coming_tokens,omitempty"`
 	// Held is the KV, in tokens, of prefilled prompts that no decode engine has read yet.
 	Held int `json:"held,omitempty"`
 	// DecodeRemaining is how many tokens the residents are still expected to make, in all.
@@ -96,6 +99,8 @@ type Resident struct {
 	Ready     float64 `json:"ready,omitempty"` // when its prefill is expected to end; 0 = it decodes
 	Tokens    int     `json:"tokens"`          // KV that it holds
 	Remaining int     `json:"remaining"`       // tokens it is expected to make yet
+	// Sequences that it decodes at once; 0 = 1.
+	Sequences int `json:"sequences,omitempty"`
 }
 
 // Occupied is Later's answer, from the sums where there is no Later.
@@ -106,16 +111,23 @@ func (e *EngineView) Occupied(now, at, interval float64) (requests, tokens int) 
 	return e.Later.Occupied(now, at, interval)
 }
 
+// Seats is how many seats it holds of a batch.
+func (r Resident) Seats() int { return max(1, r.Sequences) }
+
 // Takes is what one resident takes at a later moment, as in Later.
 func (r Resident) Takes(now, at, interval float64) (requests, tokens int) {
-	start := max(now, r.Ready)
-	if start > at || start+float64(float64(r.Remaining)*interval) <= at {
+	start, n, each := max(now, r.Ready), 1, r.Remaining
+	if r.Sequences > 1 {
+		n = r.Sequences
+		each = (r.Remaining + n - 1) / n
+	}
+	if start > at || start+float64(float64(each)*interval) <= at {
 		return 0, 0
 	}
 	if interval > 0 {
-		tokens = min(r.Remaining, int((at-start)/interval))
+		tokens = min(r.Remaining, n*min(each, int((at-start)/interval)))
 	}
-	return 1, r.Tokens + tokens
+	return n, r.Tokens + tokens
 }
 
 // Backlog returns the seconds of prefill work ahead of a newcomer.
@@ -161,8 +173,10 @@ type Request struct {
 	ID      string  `json:"rid"`
 	Arrived float64 `json:"arrived"`
 	Input   int     `json:"input"`
-	// Expected is how many tokens the answer is expected to have; at least 1.
+	// Expected is how many tokens the answer is expected to have, all sequences together; at least 1.
 	Expected int `json:"expected"`
+	// Sequences that are decoded at once, each in a seat; 0 = 1.
+	Sequences int `json:"sequences,omitempty"`
 	// Unsplit asks for both phases on one engine.
 	Unsplit bool `json:"unsplit,omitempty"`
 	// Cached is how many tokens of the prompt each engine of the snapshot is believed to hold,
@@ -172,6 +186,9 @@ type Request struct {
 	AvoidPrefill []string `json:"avoid_prefill,omitempty"`
 	AvoidDecode  []string `json:"avoid_decode,omitempty"`
 }
+
+// Seats is how many seats it takes of a batch.
+func (r *Request) Seats() int { return max(1, r.Sequences) }
 
 // Held is how many tokens of the prompt the engine at an index of the snapshot is believed to hold.
 func (r *Request) Held(index int) int {

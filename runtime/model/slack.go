@@ -24,9 +24,10 @@ func (s *Slack) Decoding(first float64, output, left int) {
 	s.least = min(s.least, first+float64(float64(output-1)*s.params.TPOT)-(s.free+float64(float64(left)*s.pace)))
 }
 
-// Waiting counts in a resident without a token, whose KV is here from a moment on.
+// Waiting counts in a resident without a token, whose KV is here from a moment on. Until then the
+// engine may stand still for its sake; one that comes too late is not to come later still.
 func (s *Slack) Waiting(arrived, ready float64) {
-	s.least = min(s.least, arrived+s.params.TTFT-(max(s.free, ready)+s.gap))
+	s.least = min(s.least, max(arrived+s.params.TTFT-s.gap, ready)-s.free)
 }
 
 // Seconds is the slack; infinite without residents, negative when a promise is broken already.

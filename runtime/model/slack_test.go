@@ -23,10 +23,12 @@ func TestSlackIsTheLeast(t *testing.T) {
 	s = NewSlack(100, 0.02, p)
 	s.Decoding(99, 101, 40) // until 104
 	near(2)
-	s.Waiting(99, 100.5) // until 101, its KV comes at 100.5, a step takes 0.02
-	near(0.48)
+	s.Waiting(99, 100.5) // until 101; what stands still before its KV is here is no loss to it
+	near(0.98)
 	s.Waiting(98.5, 99)
-	near(0.48 - 0.00)
+	near(0.48)
+	s.Waiting(98, 100.3) // too late anyway: not later still
+	near(0.3)
 	s.Waiting(98, 99)
 	near(-0.02)
 }

@@ -64,7 +64,7 @@ func (c *Curve) Interval(r, k int) float64 {
 }
 
 func (c *Curve) interval(r, k float64) float64 {
-	return math.Max(0, c.Slope*k+c.RequestSlope*r+c.Intercept)
+	return max(0, c.Slope*k+c.RequestSlope*r+c.Intercept)
 }
 
 // TokenLimit returns the most KV tokens that the engine may hold at once.

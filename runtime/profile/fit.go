@@ -60,6 +60,24 @@ var ErrShape = errors.New("samples do not follow the curve")
 // Fit finds the non-negative curve with the least relative squared error. It needs at
 // least 3 prompt lengths and 4 decode cells that vary in both requests and tokens.
 func Fit(s Samples) (Curve, Report, error) {
+	c, rep, err := Rough(s)
+	if err == nil && !rep.PrefillFits() {
+		err = fmt.Errorf("fit prefill: mean error %.3f, largest %.3f: %w", rep.Prefill.MAPE, rep.Prefill.Max, ErrShape)
+	}
+	if err != nil {
+		return Curve{}, rep, err
+	}
+	return c, rep, nil
+}
+
+// PrefillFits reports whether the prefills follow their curve.
+func (r Report) PrefillFits() bool {
+	return r.Prefill.MAPE <= MaxPrefillMAPE && r.Prefill.Max <= MaxPrefillError
+}
+
+// Rough is Fit for a caller that knows how noisy the samples are: it does not bound the errors of
+// the prefills.
+func Rough(s Samples) (Curve, Report, error) {
 	var c Curve
 	var rep Report
 	if err := fitPrefill(&c, &rep, s.Prefill); err != nil {
@@ -89,9 +107,6 @@ func fitPrefill(c *Curve, rep *Report, samples []PrefillSample) error {
 	x := nonNegative(rows, y)
 	c.A, c.B, c.C = x[0], x[1], x[2]
 	rep.Prefill = residuals(rows, y, x)
-	if rep.Prefill.MAPE > MaxPrefillMAPE || rep.Prefill.Max > MaxPrefillError {
-		return fmt.Errorf("mean error %.3f, largest %.3f: %w", rep.Prefill.MAPE, rep.Prefill.Max, ErrShape)
-	}
 	c.PrefillMin, c.PrefillMax = bounds(samples, func(s PrefillSample) int { return s.Tokens })
 	return nil
 }

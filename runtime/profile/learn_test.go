@@ -50,3 +50,35 @@ func TestRatioIsBounded(t *testing.T) {
 		t.Errorf("a standstill is remembered: %v", v)
 	}
 }
+
+// Ten steps of four that decode and of two thirds of three that wait for their first token.
+func TestDecodingByHand(t *testing.T) {
+	c := Curve{Slope: 1e-6, RequestSlope: 1e-4, Intercept: 0.01}
+	tokens := 4000.0 - 60/2 + 3000*2/3.0
+	want := 60 / 6.0 * (0.01 + 6e-4 + 1e-6*tokens)
+	if got := c.Decoding(60, 4, 4000, 3, 3000); math.Abs(got-want) > 1e-12 {
+		t.Errorf("%g s, want %g", got, want)
+	}
+	if got := c.Decoding(0, 0, 0, 0, 0); got != 0 {
+		t.Errorf("nobody took %g s", got)
+	}
+}
+
+// One slow engine says nothing of those that have not worked yet; most of them do.
+func TestOutliersAreNotPresumed(t *testing.T) {
+	for _, c := range []struct {
+		seen []float64
+		want float64
+	}{{nil, 1}, {[]float64{2}, 2}, {[]float64{2, 1}, 1}, {[]float64{1.3, 4, 1.3}, 1.3}, {[]float64{1, 1.3, 1.3, 1.3}, 1.3}} {
+		values := append(append([]float64{}, c.seen...), 0)
+		Presume(len(values), func(i int) (Ratio, *float64) {
+			if i == len(c.seen) {
+				return Ratio{}, &values[i]
+			}
+			return Ratio{}.Add(1, 1, 10, 1), &values[i]
+		})
+		if got := values[len(c.seen)]; got != c.want {
+			t.Errorf("after %v %g is presumed, want %g", c.seen, got, c.want)
+		}
+	}
+}

@@ -98,6 +98,24 @@ func TestFitRefuses(t *testing.T) {
 	}
 }
 
+// TestRoughKeepsNoise fits what Fit refuses for the errors of its prefills, and the same otherwise.
+func TestRoughKeepsNoise(t *testing.T) {
+	s := sampled(Curve{B: 1e-4, C: 0.01, RequestSlope: 1e-4, Slope: 1e-7, Intercept: 0.01})
+	want, rep, err := Fit(s)
+	got, rough, rerr := Rough(s)
+	if err != nil || rerr != nil || got != want || rough != rep || !rough.PrefillFits() {
+		t.Errorf("of good samples: %+v, %v and %+v, %v", want, err, got, rerr)
+	}
+	s.Prefill[1].Seconds *= 40
+	if got, rep, err := Rough(s); err != nil || got.MaxRequests != want.MaxRequests || rep.PrefillFits() {
+		t.Errorf("of a wild prefill: %+v, %+v, %v", got, rep, err)
+	}
+	s.Prefill = s.Prefill[:2]
+	if _, _, err := Rough(s); !errors.Is(err, ErrSamples) {
+		t.Errorf("of two lengths: %v", err)
+	}
+}
+
 func TestCurve(t *testing.T) {
 	c := Curve{A: 1e-8, B: 5e-5, C: 0.01, PrefillMin: 16, BlockTokens: 2048, Split: 0.004, Slope: 1e-7, RequestSlope: 1e-4, Intercept: 0.005, MaxRequests: 64, MaxKVTokens: 300000}
 	for n, want := range map[int]float64{22: 0.01110484, 4: 0.01080256, 4096: 1e-8*4096*4096 + 5e-5*4096 + 0.01, 4097: 1e-8*4097*4097 + 5e-5*4097 + 0.014} {

@@ -45,6 +45,7 @@ func Path(path string) (Report, error) {
 type player struct {
 	Report
 	meta    journal.Meta
+	changed []activation // in the journal's order
 	scratch sched.Scratch
 	row     string // the line in work
 	found   bool   // it differs
@@ -54,7 +55,7 @@ func (p *player) line(l journal.Line) error {
 	p.found = false
 	switch {
 	case l.Meta != nil:
-		p.meta = *l.Meta
+		p.meta, p.changed = *l.Meta, nil
 	case l.Row != nil:
 		p.row = l.Row.RID
 		for i, raw := range l.Row.Earlier {
@@ -66,6 +67,8 @@ func (p *player) line(l journal.Line) error {
 	case l.Event != nil && l.Event.Name == controllerEvent:
 		p.row = fmt.Sprintf("%s at %.3f s", controllerEvent, l.Event.At)
 		p.evaluation(l.Event)
+	case l.Event != nil && l.Event.Name == activatedEvent:
+		p.activated(l.Event)
 	}
 	return nil
 }
@@ -95,7 +98,7 @@ func (p *player) placement(raw json.RawMessage, field string, r *journal.Row) {
 		return
 	}
 	p.Placements++
-	snap, asked, err := d.Inputs.snapshot(p.meta.Params, p.meta.Curves)
+	snap, asked, err := d.Inputs.snapshot(p.meta.Params, p.curves(d.Inputs.Now))
 	if err != nil {
 		p.differs(field+"."+inputsKey, "", err.Error())
 		return
@@ -157,7 +160,7 @@ func (p *player) evaluation(e *journal.Event) {
 	var snap model.Snapshot
 	var asked *answers
 	if err == nil {
-		snap, asked, err = in.snapshot(p.meta.Params, p.meta.Curves)
+		snap, asked, err = in.snapshot(p.meta.Params, p.curves(in.Now))
 	}
 	if err != nil {
 		p.differs(inputsKey, "", err.Error())

@@ -14,6 +14,13 @@ const (
 	alarmRecompute  = "local_recompute"           // a decode engine prefilled by itself what it should have read
 )
 
+// alarmSays tells people what an alarm may mean.
+var alarmSays = map[string]string{
+	alarmLateNotice: "a decode engine told of KV that it read after the end of its time: its output may be wrong",
+	alarmExpired:    "KV was kept to the end of its time and nobody read it",
+	alarmRecompute:  "a decode engine prefilled although this router gave it no prefill: KV that it should have read was lost, or somebody else sends it requests, such as another router of the same engines",
+}
+
 var alarms = []string{alarmLateNotice, alarmExpired, alarmRecompute}
 
 // scrape reads an engine's counters; nil when it does not tell them.
@@ -53,6 +60,6 @@ func (o *owner) watchEngine(n *node, st *engine.State) {
 
 func (o *owner) alarm(n *node, kind string, by float64) {
 	o.n.alarms[[2]string{n.id, kind}] += int(by)
-	o.set.Logger.Warn("engine alarm", "engine", n.id, "alarm", kind, "count", int(by))
+	o.set.Logger.Warn("engine alarm", "engine", n.id, "alarm", kind, "count", int(by), "means", alarmSays[kind])
 	o.event("engine_alarm", o.now(), map[string]any{"iid": n.id, "alarm": kind, "count": int(by)})
 }

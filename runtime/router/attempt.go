@@ -149,16 +149,17 @@ func (q *request) sendPrefill(ctx context.Context, n *node, body []byte, id stri
 	defer cancel(errFinished)
 	limit := time.AfterFunc(q.r.set.prefillTimeout, func() { cancel(errPrefill) })
 	defer limit.Stop()
-	return q.buffer(ctx, n, body, id, phasePrefill)
+	return q.buffer(ctx, n, body, id, phasePrefill, &q.prefillHeld)
 }
 
 // buffer sends a leg and reads its whole answer.
-func (q *request) buffer(ctx context.Context, n *node, body []byte, id, phase string) ([]byte, *failure) {
-	return n.whole(ctx, q.path(), body, id, phase, phase+" answer", q.r.set.Fleet.Serving.MaxResponseBytes)
+func (q *request) buffer(ctx context.Context, n *node, body []byte, id, phase string, held *portion) ([]byte, *failure) {
+	return n.whole(ctx, q.path(), body, id, phase, phase+" answer", q.r.set.Fleet.Serving.MaxResponseBytes, held)
 }
 
-// whole sends a call and reads its answer of at most limit bytes, which errors call what.
-func (n *node) whole(ctx context.Context, path string, body []byte, id, phase, what string, limit int64) ([]byte, *failure) {
+// whole sends a call and reads its answer of at most limit bytes, which errors call what, into
+// what the caller holds.
+func (n *node) whole(ctx context.Context, path string, body []byte, id, phase, what string, limit int64, held *portion) ([]byte, *failure) {
 	resp, err := n.data.Do(ctx, path, body, id)
 	if err != nil {
 		return nil, fromTransport(ctx, phase, n.id, err)
@@ -167,7 +168,7 @@ func (n *node) whole(ctx context.Context, path string, body []byte, id, phase, w
 		return nil, f
 	}
 	defer resp.Body.Close()
-	raw, err := engine.ReadAll(resp.Body, what, limit)
+	raw, err := held.readAll(resp.Body, what, limit)
 	if err != nil {
 		return nil, fromTransport(ctx, phase, n.id, err)
 	}
@@ -238,7 +239,7 @@ func handoffExpired(producer string) *failure {
 
 // whole serves a request that can neither be split nor put together from a stream.
 func (q *request) whole(ctx context.Context, l *claim, leg []byte, id string) *failure {
-	raw, f := q.buffer(ctx, l.d, leg, id, phaseDecode)
+	raw, f := q.buffer(ctx, l.d, leg, id, phaseDecode, &q.decodeHeld)
 	if f != nil {
 		return f
 	}
@@ -246,7 +247,7 @@ func (q *request) whole(ctx context.Context, l *claim, leg []byte, id string) *f
 	if !ok {
 		return engineFault(phaseDecode, l.d.id, model.ReasonInvalid, classInference, "answer is no JSON", true)
 	}
-	q.usage, q.finish = c.usage, c.finish
+	q.usage, q.finish = q.plausible(c.usage), c.finish
 	q.started, q.answered = true, true
 	q.row.Status = ptr(http.StatusOK)
 	writeBody(q.w, http.StatusOK, raw)

@@ -77,8 +77,7 @@ func TestThirdAttempt(t *testing.T) {
 
 // A pair's other leg is ended before the next attempt, up to the third.
 func TestThirdAttemptOfAPair(t *testing.T) {
-	b := sglangBed(t, "prefill", "prefill", "prefill", "decode", "decode", "decode")
-	b.router.set.attempts = 3
+	b := sglangBedOf(t, thrice, "prefill", "prefill", "prefill", "decode", "decode", "decode")
 	for _, i := range []int{3, 4} {
 		if err := b.engines[i].Inject(simulated.Injection{Kind: "leg2-status", Status: 500, Count: -1}); err != nil {
 			t.Fatal(err)

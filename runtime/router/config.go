@@ -31,6 +31,8 @@ type Config struct {
 	Journal     journal.Options // bounds, rotation and loss; its clock is the router's
 	Tracer      Tracer          // nil = no traces
 	Logger      *slog.Logger    // nil discards
+	// LogDropped, if not nil, tells how many lines of the log its stream did not take.
+	LogDropped func() int
 	// Verify judges a live engine before it may serve, at start and at readmission.
 	// Nil compares the profile's generation with the identity digest of the process,
 	// which is the binding of a fleet without an engine contract.
@@ -38,6 +40,9 @@ type Config struct {
 	// Attest asks an engine's sidecar whether it attests this very process and the fleet's
 	// contract. A fleet with a complete contract readmits nobody without it.
 	Attest func(ctx context.Context, iid string, id engine.Identity) error
+	// ReadProfiles reads the profile store again, for its activation while the router serves; nil
+	// refuses that. Its result is bounded.
+	ReadProfiles func(ctx context.Context) ([]byte, error)
 	// MaxConcurrent limits requests in flight; 0 = serving.max_connections.
 	MaxConcurrent int
 	// EngineKey is sent to engines; empty reads engine.engine_api_key_env if that is named.
@@ -63,10 +68,13 @@ type HTTP struct {
 	MaxHeaderBytes int           // fleet.DefaultHeaderBytes
 	HeaderTimeout  time.Duration // from the first byte of a request to the end of its head; fleet.DefaultHeaderTimeout
 	BodyTimeout    time.Duration // for the whole body, within the request's own deadline; 60 s
+	BodyPatience   time.Duration // in which a body must bring 1 KiB for each second; 10 s
 	IdleTimeout    time.Duration // of a connection between requests; fleet.DefaultIdleTimeout
 	// KeepAlive, if not 0, is the silence of an engine after which a stream gets a comment
 	// frame. The first one commits the answer's status: what fails later is an error event.
 	KeepAlive time.Duration
+	// MaxClients bounds the connections that clients keep open, see ClientLimit; 0 = no bound.
+	MaxClients int
 	// LameDuck is how long a router that ends still accepts connections and says that it is
 	// not ready, so that a load balancer sees it before connections are refused.
 	LameDuck time.Duration
@@ -76,7 +84,7 @@ func (h HTTP) filled() HTTP {
 	if h.MaxHeaderBytes <= 0 {
 		h.MaxHeaderBytes = fleet.DefaultHeaderBytes
 	}
-	for d, v := range map[*time.Duration]time.Duration{&h.HeaderTimeout: fleet.DefaultHeaderTimeout, &h.BodyTimeout: time.Minute, &h.IdleTimeout: fleet.DefaultIdleTimeout} {
+	for d, v := range map[*time.Duration]time.Duration{&h.HeaderTimeout: fleet.DefaultHeaderTimeout, &h.BodyTimeout: time.Minute, &h.BodyPatience: 10 * time.Second, &h.IdleTimeout: fleet.DefaultIdleTimeout} {
 		if *d <= 0 {
 			*d = v
 		}
@@ -116,7 +124,10 @@ type settings struct {
 	attempts       int
 }
 
-func dur(s float64) time.Duration { return time.Duration(s * float64(time.Second)) }
+// longest stands in for times that are longer, in seconds: a hundred years.
+const longest = 100 * 365 * 86400
+
+func dur(s float64) time.Duration { return time.Duration(min(s, longest) * float64(time.Second)) }
 
 // Check returns everything that keeps a router from starting, joined, without touching
 // the network or a file.
@@ -132,6 +143,11 @@ func Check(c Config) error {
 	}
 	if f.SLO.TTFTS <= 0 || f.SLO.TPOTS <= 0 {
 		bad("check router: slo.ttft_s and slo.tpot_s must be positive")
+	}
+	for _, b := range f.OutOfReach() {
+		if b.Refused() {
+			bad("check router: %s", b)
+		}
 	}
 	if _, err := dialectOf(f.Engine.Backend); err != nil {
 		bad("check router: %w", err)
@@ -220,6 +236,8 @@ func (s *settings) probes() int {
 func (s *settings) wholeWave() bool { return s.Fleet.Recovery.EngineRestartPolicy == "whole_wave" }
 
 func derive(c Config) settings {
+	c.Fleet = c.Fleet.Reachable()
+	c.MaxConcurrent = min(c.MaxConcurrent, fleet.MostNumber)
 	f := c.Fleet
 	if c.Logger == nil {
 		c.Logger = slog.New(slog.DiscardHandler)

@@ -122,3 +122,26 @@ func TestEverySettingIsReadOrNamed(t *testing.T) {
 		}
 	}
 }
+
+// Numbers that no time and no memory has are refused, or stand for the largest that there is.
+func TestExtremeNumbers(t *testing.T) {
+	for _, change := range []func(*Config){
+		func(c *Config) { c.Fleet.SLO.TTFTS = 1e-300 },
+		func(c *Config) { c.Fleet.SLO.TTFTS = 1e308 },
+		func(c *Config) { c.Fleet.SLO.TPOTS = 1e-5 },
+		func(c *Config) { c.Fleet.SLO.TPOTS = 1e308 },
+	} {
+		cfg := childConfig([]fleet.Engine{{IID: "e0", URL: "http://127.0.0.1:1"}}, "")
+		change(&cfg)
+		if _, err := New(cfg); err == nil || !strings.Contains(err.Error(), "slo.t") {
+			t.Errorf("%+v: %v", cfg.Fleet.SLO, err)
+		}
+	}
+	b := startBed(t, 1, 1, quick(), func(c *Config) {
+		c.Fleet.Serving.RequestTimeoutS, c.Fleet.Engine.HealthTimeoutS, c.Fleet.Engine.ConnectTimeoutS = 1e300, 9.3e9, 1e300
+		c.Fleet.Serving.MaxRequestBytes, c.Fleet.Serving.BodyMemoryBytes = 1<<62, 0
+	})
+	if a := b.complete(map[string]any{"prompt": "x", "max_tokens": 2}); a.status != 200 {
+		t.Errorf("%d %s", a.status, a.body)
+	}
+}

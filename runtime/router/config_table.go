@@ -86,7 +86,7 @@ controller.reactive.decode_correction_alpha share - - Weight of one interval of 
 controller.reactive.decode_correction_min_samples tokens - - Tokens in an interval below which the decode curve's correction stays.
 serving.admission - - - With predictive a request that would miss its targets is refused; with open its price is noted and nobody is refused for it.
 serving.admission_margin share - - Share by which a price may exceed slo.ttft_s.
-serving.max_connections requests --max-concurrent - Requests that have a seat at once, and connections to one engine.
+serving.max_connections requests --max-concurrent - Requests that have a seat at once, and connections to one engine. Connections of clients are bounded by the limit of open files: at the bound the one longest without a request is closed for a new one.
 serving.request_timeout_s s - - Limit of a request, from its arrival to the last byte, over both legs and the retries.
 serving.prefill_timeout_s s - - Limit of a prefill leg, and of the wait for the first token of an unsplit request; at most request_timeout_s.
 serving.graceful_timeout_s s --graceful-timeout - Time that open requests get when the router ends; whole seconds.
@@ -98,6 +98,7 @@ serving.retry_cap_s s - - Bound of that wait.
 serving.retry_budget retries - - Retries that each cause has within 10 s whatever the traffic; 0 = no retries. The first retry after the death or the ejection of an engine is not counted.
 serving.retry_replenish share - - Share of the legs sent in the last 10 s that may be tried again for each cause, where that is more than retry_budget. A request has two legs: with 0.1 a fifth of the requests may be tried again.
 serving.max_request_bytes bytes - - Size of a client's body; more is 413.
+serving.body_memory_bytes bytes - - Bytes of clients' bodies that the router holds together, from their first byte until their legs cannot be sent again; at least max_request_bytes. Unset = 64 × max_request_bytes. Above it a body that has stood still for 1 s is ended, else the newcomer gets 429. The answers of engines that the router holds have as much again, at least max_response_bytes: above it the answer that grows is ended with 502. No key of the reference.
 serving.max_response_bytes bytes - - Size of a buffered answer, of what comes before the first token, and of one event of a stream.
 engine.backend - - - Chooses the dialect.
 engine.connector - - gates -
@@ -110,7 +111,7 @@ engine.control_connections connections - - Connections of probes to all engines;
 engine.pool_timeout_s s - - Time to wait for a free connection to an engine.
 engine.connect_timeout_s s - - Time to open a connection.
 engine.health_timeout_s s - - Limit of a probe.
-engine.decode_read_timeout_s s - - Silence between tokens after which the stream has failed; 0 = no limit.
+engine.decode_read_timeout_s s - - Silence between tokens after which the stream has failed; comments are silence; 0 = no limit.
 engine.first_token_timeout_s s - - Time from the decode leg to its first token; with SGLang at most 30 s.
 engine.first_token_calibration_path - - nobody -
 recovery.eject_after failures - - Failures of one class in a row after which an engine is probed or ejected.

@@ -2,6 +2,7 @@ package router
 
 import (
 	"context"
+	"encoding/json"
 	"errors"
 
 	"github.com/narwhal-fleet/narwhal/runtime/engine"
@@ -23,7 +24,10 @@ func (r *Router) count(ctx context.Context, body []byte) (int, *failure) {
 	}
 	limited, cancel := context.WithTimeout(ctx, r.set.count)
 	defer cancel()
-	t, err := n.data.TokenizeBody(limited, body)
+	t, err := r.tokens(limited, n, body)
+	if errors.Is(err, errAnswerMemory) {
+		return 0, nil
+	}
 	if err == nil && t.Count > 0 {
 		o.do(func() { n.countRest = 0 })
 		return t.Count, nil
@@ -40,6 +44,25 @@ func (r *Router) count(ctx context.Context, body []byte) (int, *failure) {
 		n.countAfter = o.now() + n.countRest
 	})
 	return 0, nil
+}
+
+// tokens asks one engine for the prompt's tokens.
+func (r *Router) tokens(ctx context.Context, n *node, body []byte) (t engine.Tokens, err error) {
+	resp, err := n.data.Do(ctx, "/tokenize", body, "")
+	if err != nil {
+		return t, err
+	}
+	if err := engine.Refused(resp); err != nil {
+		return t, err
+	}
+	defer resp.Body.Close()
+	held := r.answers.portion()
+	defer held.drop()
+	raw, err := held.readAll(resp.Body, "/tokenize", r.set.Fleet.Serving.MaxResponseBytes)
+	if err != nil {
+		return t, err
+	}
+	return t, json.Unmarshal(raw, &t)
 }
 
 func (n *node) load() int { return len(n.prefilling) + len(n.pending) + len(n.decoding) }

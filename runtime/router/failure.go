@@ -9,6 +9,7 @@ import (
 	"os"
 	"regexp"
 	"strconv"
+	"strings"
 	"syscall"
 
 	"github.com/narwhal-fleet/narwhal/runtime/engine"
@@ -93,7 +94,7 @@ func coded(status int, code, message string) *failure {
 }
 
 func overloaded(reason model.Reason, terminal, message string, after int) *failure {
-	return &failure{status: 429, typ: "server_overloaded_error", message: message, terminal: terminal, reason: reason, retryAfter: after}
+	return &failure{status: 429, typ: "server_overloaded_error", message: message, terminal: terminal, reason: reason, retryAfter: after, hasParam: true, hasCode: true}
 }
 
 const upstreamFailed = "Upstream request failed"
@@ -111,17 +112,17 @@ func engineFault(phase, iid string, reason model.Reason, class, detail string, t
 }
 
 // fromStatus judges an engine's refusal. A 4xx that blames the request goes to the client
-// as it is; it says nothing about the engine.
+// with its message and the member that it names; it says nothing about the engine.
 func fromStatus(phase, iid string, e *engine.StatusError) *failure {
 	var f *failure
 	switch {
 	case e.Client() && passed(e.Status):
-		f = invalid(e.Param, "%s", scrub(e.Message))
+		f = invalid(ofBody(e.Param), "%s", scrub(e.Message))
 		if e.Message == "" {
 			f.message = "the engine refused the request"
 		}
 		f.status, f.phase, f.engineID = e.Status, phase, iid
-	case e.Client():
+	case e.Status == 401 || e.Status == 403: // this router's own fault
 		f = engineFault(phase, iid, model.ReasonRejected, classNone, e.Error(), false)
 	case e.Status == 408:
 		f = engineFault(phase, iid, model.ReasonTimeout, classOverload, e.Error(), true)
@@ -132,16 +133,24 @@ func fromStatus(phase, iid string, e *engine.StatusError) *failure {
 		}
 		f = engineFault(phase, iid, model.ReasonOverloaded, class, e.Error(), true)
 		f.status, f.retryAfter = 429, 1
-		f.typ, f.hasCode, f.code = "server_overloaded_error", false, nil
+		f.typ, f.hasParam, f.code = "server_overloaded_error", true, nil
 	case e.Status == 504:
 		f = engineFault(phase, iid, model.ReasonTimeout, classInference, e.Error(), true)
-	case e.Status >= 500:
+	case e.Status >= 500 && e.Status < 600:
 		f = engineFault(phase, iid, model.ReasonEngine, classInference, e.Error(), e.Status <= 504)
-	default:
-		f = engineFault(phase, iid, model.ReasonInvalid, classInference, e.Error(), false)
+	default: // a redirection is followed nowhere, and what no request of a client's is to blame for is the engine's
+		f = engineFault(phase, iid, model.ReasonEngine, classInference, e.Error(), true)
 	}
 	f.upstream = e.Status
 	return f
+}
+
+// ofBody names a member as this router does: the schemas of engines put the body before it.
+func ofBody(param string) string {
+	if name, ok := strings.CutPrefix(param, "body."); ok {
+		return name
+	}
+	return param
 }
 
 func passed(status int) bool { return status == 400 || status == 404 || status == 413 || status == 422 }
@@ -175,6 +184,8 @@ func fromTransport(ctx context.Context, phase, iid string, err error) *failure {
 	var large *engine.TooLargeError
 	var op *net.OpError
 	switch {
+	case errors.Is(err, errAnswerMemory):
+		return noAnswerMemory(phase, iid)
 	case errors.Is(err, wire.ErrPool), local(err):
 		f := engineFault(phase, iid, model.ReasonPool, classNone, err.Error(), false)
 		f.status = 504

@@ -2,6 +2,7 @@ package router
 
 import (
 	"context"
+	"math"
 	"time"
 
 	"github.com/narwhal-fleet/narwhal/runtime/control"
@@ -123,6 +124,47 @@ func (q *request) took() int {
 		return q.input
 	}
 	return 0
+}
+
+// unknownContext stands in for the context of engines that do not tell it, in tokens.
+const unknownContext = 1 << 24
+
+// plausible bounds what an engine says that it used by what was asked for: accounts and limits
+// follow it. What the client reads is the engine's own.
+func (q *request) plausible(u *usage) *usage {
+	if u == nil {
+		return nil
+	}
+	longest := unknownContext
+	if q.context > 0 {
+		longest = q.context
+	}
+	most := longest
+	if q.call.most > 0 {
+		most = min(most, q.call.most)
+	}
+	u.Completion = min(u.Completion, most*q.call.sequences())
+	u.Prompt = min(u.Prompt, longest*q.call.prompts, q.call.mostPrompt())
+	return u
+}
+
+// beside is the most that a template adds to a prompt, in tokens, and special tokens to a text.
+const (
+	besideChat = 4096
+	besideText = 8
+)
+
+// mostPrompt is the most tokens that the prompts can have: one for each byte of the body. What is
+// not text has no such bound, nor what a template of the client's writes.
+func (c *call) mostPrompt() int {
+	if c.foreign || c.templated {
+		return math.MaxInt32
+	}
+	n := c.size + besideText*c.prompts
+	if c.chat {
+		n += besideChat
+	}
+	return n
 }
 
 // lastEvent is how long a client may take for the event that ends its stream.

@@ -22,6 +22,8 @@ type HA struct {
 	// none. Resume restores it at the start.
 	StatePath string
 	Resume    bool
+	// GuardEnds, if not nil, tells how often the guard of the lease has ended.
+	GuardEnds func() int
 }
 
 func (h HA) waits() bool { return h.Standby.Primary != "" }
@@ -55,7 +57,7 @@ func (r *Router) enter(ctx context.Context) error {
 	case h.waits():
 		return r.follow()
 	case h.Lease == nil:
-		return r.meet(ctx)
+		return r.meet(ctx, 0)
 	}
 	term, err := h.Lease.Claim(ctx)
 	if err != nil {
@@ -63,14 +65,15 @@ func (r *Router) enter(ctx context.Context) error {
 		if !errors.As(err, &held) {
 			return err // a lease that cannot be read or written fences everybody for good
 		}
-		r.set.Logger.Error("router is fenced", "reason", standby.BlockHeld, "error", err.Error())
+		why := standby.BlockedBy(held)
+		r.set.Logger.Error("router is fenced", "reason", why, "error", err.Error())
 		r.heldBy = held
-		r.Block(standby.BlockHeld)
+		r.Block(why)
 		r.background.Go(func() { r.reclaim(time.Until(held.ExpiresAt)) })
 		return nil
 	}
 	k := r.keep(term)
-	if err := r.meet(ctx); err != nil {
+	if err := r.meet(ctx, 0); err != nil {
 		return errors.Join(err, k.Release(ctx))
 	}
 	r.Open(k)
@@ -97,6 +100,11 @@ func (s *settings) renew() time.Duration {
 // this router asked for it at its start, nil = nobody else.
 func (r *Router) Idle() (why string, held *lease.HeldError) {
 	return r.own.view.Load().reason(), r.heldBy
+}
+
+// Reclaims is when a router that held fences asks for the lease again, should nobody have it.
+func (r *Router) Reclaims(held *lease.HeldError) time.Time {
+	return held.ExpiresAt.Add(standby.Unwanted * r.set.renew())
 }
 
 // follow starts the standby's loop.
@@ -133,6 +141,7 @@ func (r *Router) Open(k *lease.Keeper) {
 		r.own.keeper, r.own.waits, r.own.fenced = k, false, ""
 		r.own.publish()
 	})
+	r.follows.Store(nil)
 	r.set.Logger.Info("router holds the lease", "epoch", k.Term().Epoch, "holder", k.Term().Holder)
 	r.background.Go(func() {
 		select {
@@ -158,7 +167,7 @@ func (r *Router) Open(k *lease.Keeper) {
 // nobody would serve at all.
 func (r *Router) reclaim(held time.Duration) {
 	wait := max(0, held) + standby.Unwanted*r.set.renew()
-	for pause.For(r.watching, wait) {
+	for r.watchLease(wait) {
 		wait = standby.Unwanted * r.set.renew()
 		degraded := false
 		r.own.do(func() { degraded = r.own.degraded != "" })
@@ -171,7 +180,7 @@ func (r *Router) reclaim(held time.Duration) {
 			continue
 		}
 		k := r.keep(term)
-		if err := r.meet(r.watching); err != nil {
+		if err := r.meet(r.watching, 0); err != nil {
 			r.set.Logger.Error("lease is given back", "error", errors.Join(err, r.giveBackLease(k)).Error())
 			continue
 		}
@@ -185,13 +194,28 @@ func (r *Router) reclaim(held time.Duration) {
 	}
 }
 
+// watchLease looks at the lease for a while, once a renewal, so that this router's own claim comes
+// after every epoch that was given meanwhile although the lease is lost. False when the router ends.
+func (r *Router) watchLease(while time.Duration) bool {
+	every := r.set.renew()
+	for ; while > every; while -= every {
+		if !pause.For(r.watching, every) {
+			return false
+		}
+		ctx, cancel := context.WithTimeout(r.watching, every)
+		_, _ = r.set.HA.Lease.Look(ctx) // the claim tells what is wrong
+		cancel()
+	}
+	return pause.For(r.watching, while)
+}
+
 // unclaimed shows why a fenced router could not claim, and returns when it tries again: after
 // a holder's time and the usual pause, at the pace of renewals where no document names one.
 func (r *Router) unclaimed(err error, next time.Duration) time.Duration {
 	why := standby.BlockUnavailable(err)
 	var by *lease.HeldError
 	if errors.As(err, &by) {
-		why, next = standby.BlockHeld, max(0, time.Until(by.ExpiresAt))+next
+		why, next = standby.BlockedBy(by), max(0, time.Until(by.ExpiresAt))+next
 		if d, err := r.set.HA.Lease.Look(r.watching); err == nil && !d.Stored() {
 			next = r.set.renew()
 		}
@@ -211,8 +235,17 @@ func (r *Router) giveBackLease(k *lease.Keeper) error {
 	return k.Release(ctx)
 }
 
-// Verify asks every engine who it is, as at a start.
-func (r *Router) Verify(ctx context.Context) error { return r.meet(ctx) }
+// takeoverPatience is for how long a takeover waits for engines that do not answer.
+const takeoverPatience = 500 * time.Millisecond
+
+// Verify asks every engine who it is, as at a start, and waits for none that others can stand in
+// for. Engines that restart together only are all waited for: one that is out holds the fleet.
+func (r *Router) Verify(ctx context.Context) error {
+	if r.set.wholeWave() {
+		return r.meet(ctx, 0)
+	}
+	return r.meet(ctx, takeoverPatience)
+}
 
 // handOver gives the lease back as soon as nothing is admitted any more, so that a standby
 // serves while this router finishes its streams.

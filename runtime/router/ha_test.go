@@ -291,7 +291,7 @@ func TestStateFailuresAreLoggedOnce(t *testing.T) {
 	r.set.Logger, r.set.HA.StatePath = slog.New(slog.NewTextHandler(&log, nil)), filepath.Join(dir, "state.json")
 	store := func(fails bool) {
 		t.Helper()
-		if err := r.Store(standby.NewDocument()); (err != nil) != fails {
+		if err := r.Store(standby.NewDocument(), time.Now()); (err != nil) != fails {
 			t.Fatal(err)
 		}
 	}

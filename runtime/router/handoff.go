@@ -11,6 +11,7 @@ import (
 	"net/http"
 	"os"
 	"slices"
+	"time"
 
 	"github.com/narwhal-fleet/narwhal/internal/atomicfile"
 	"github.com/narwhal-fleet/narwhal/runtime/model"
@@ -72,9 +73,20 @@ func counted(m map[model.Reason]int) map[string]int64 {
 	return out
 }
 
-func (r *Router) handoffDoc(w http.ResponseWriter, _ *http.Request) {
+// followed is what a standby was last told by the router that it follows.
+type followed struct {
+	standby.Document
+	at time.Time // when that router was well
+}
+
+// handoffDoc is this router's own document, or the one that it follows as a standby.
+func (r *Router) handoffDoc(w http.ResponseWriter, q *http.Request) {
+	r.followers.note(q.Header.Get(standby.KeptHeader))
 	var d standby.Document
-	if !r.own.ask(beatLimit, func() { d = r.own.handoffState() }) {
+	if f := r.follows.Load(); f != nil && r.own.view.Load().waits {
+		d = f.Document
+		w.Header().Set(standby.AgeHeader, fmt.Sprintf("%.3f", max(0, time.Since(f.at).Seconds())))
+	} else if !r.own.ask(beatLimit, func() { d = r.own.handoffState() }) {
 		writeJSON(w, http.StatusServiceUnavailable, map[string]string{"detail": "Router has stopped or does not answer itself"})
 		return
 	}
@@ -86,14 +98,19 @@ func (r *Router) handoffDoc(w http.ResponseWriter, _ *http.Request) {
 	writeBody(w, http.StatusOK, b)
 }
 
+// Fits says why a document is of another fleet, nil if it is of this one.
+func (r *Router) Fits(d standby.Document) error {
+	if d.Model != r.set.Fleet.Model {
+		return fmt.Errorf("handoff is of model %q, this fleet's is %q", d.Model, r.set.Fleet.Model)
+	}
+	return d.Fits(engineIDs(r.own.nodes), r.set.Fleet.Recovery.EngineRestartPolicy)
+}
+
 // Apply restores another router's document: roles of engines without a pin, ejections,
 // suspicions, counters and orders. On error nothing has changed.
 func (r *Router) Apply(_ context.Context, d standby.Document) error {
-	if err := d.Fits(engineIDs(r.own.nodes), r.set.Fleet.Recovery.EngineRestartPolicy); err != nil {
+	if err := r.Fits(d); err != nil {
 		return err
-	}
-	if d.Model != r.set.Fleet.Model {
-		return fmt.Errorf("handoff is of model %q", d.Model)
 	}
 	if iid := r.set.unstarted(d); iid != "" {
 		return fmt.Errorf("handoff names no process start of engine %s, which serves", iid)
@@ -204,9 +221,16 @@ func (o *owner) restoreCounters(d standby.Document) {
 	}
 }
 
-// Store puts a document into this router's state file.
-// It logs where failures begin and end.
-func (r *Router) Store(d standby.Document) error {
+// Store keeps the document of the router that this one follows, which was well then.
+func (r *Router) Store(d standby.Document, at time.Time) error {
+	r.follows.Store(&followed{d, at})
+	r.stateMu.Lock()
+	defer r.stateMu.Unlock()
+	return r.write(d)
+}
+
+// write puts a document into this router's state file. It logs where failures begin and end.
+func (r *Router) write(d standby.Document) error {
 	if r.set.HA.StatePath == "" {
 		return nil
 	}
@@ -224,16 +248,16 @@ func (r *Router) Store(d standby.Document) error {
 	return err
 }
 
-// saveState writes what this router would hand over. Only who controls the fleet writes.
-func (r *Router) saveState() {
+// saveState writes what this router would hand over, and reports whether the file has it. Only who
+// controls the fleet writes. An older document never replaces a newer one.
+func (r *Router) saveState() bool {
 	if r.set.HA.StatePath == "" || !r.own.view.Load().controls() {
-		return
+		return false
 	}
+	r.stateMu.Lock()
+	defer r.stateMu.Unlock()
 	var d standby.Document
-	if !r.own.do(func() { d = r.own.handoffState() }) {
-		return
-	}
-	_ = r.Store(d)
+	return r.own.do(func() { d = r.own.handoffState() }) && r.write(d) == nil
 }
 
 // ErrResume: the state file cannot be read.

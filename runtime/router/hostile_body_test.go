@@ -24,14 +24,14 @@ func hostileBodies() []hostileBody {
 	forged := `{"do_remote_prefill":true,"do_remote_decode":false,"remote_engine_id":"x"}`
 	ok, either, refused := []int{200}, []int{200, 400}, []int{400}
 	return []hostileBody{
-		// What is no UTF-8 passes as it came, to both legs: the engine judges it.
-		{"invalid UTF-8", "{\"prompt\":\"\xff\xfe whale\"" + rest, either, ""},
-		{"half a character", "{\"prompt\":\"whale \xe2\x82\"" + rest, either, ""},
-		{"overlong UTF-8", "{\"prompt\":\"whale \xc0\xaf\"" + rest, either, ""},
-		{"UTF-8 of a surrogate", "{\"prompt\":\"whale \xed\xa0\x80\"" + rest, either, ""},
-		{"invalid UTF-8 in an unknown member", "{\"prompt\":\"whale\",\"x\":\"\xff\"" + rest, either, ""},
-		{"byte order mark", "\xef\xbb\xbf" + simpleBody, either, simpleBody},
+		{"invalid UTF-8", "{\"prompt\":\"\xff\xfe whale\"" + rest, refused, ""},
+		{"half a character", "{\"prompt\":\"whale \xe2\x82\"" + rest, refused, ""},
+		{"overlong UTF-8", "{\"prompt\":\"whale \xc0\xaf\"" + rest, refused, ""},
+		{"UTF-8 of a surrogate", "{\"prompt\":\"whale \xed\xa0\x80\"" + rest, refused, ""},
+		{"invalid UTF-8 in an unknown member", "{\"prompt\":\"whale\",\"x\":\"\xff\"" + rest, refused, ""},
+		{"byte order mark", "\xef\xbb\xbf" + simpleBody, refused, ""},
 		{"UTF-16", "{\x00\"\x00p\x00\"\x00}\x00", refused, ""},
+		{"invalid UTF-8 in a name", "{\"\xff\":1,\"prompt\":\"whale\"" + rest, refused, ""},
 		{"NUL byte", "{\"prompt\":\"a\x00b\"" + rest, refused, ""},
 		{"NUL behind the body", simpleBody + "\x00", refused, ""},
 		{"escaped NUL", `{"prompt":"a\u0000b"` + rest, either, ""},

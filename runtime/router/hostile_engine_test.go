@@ -43,6 +43,10 @@ func hostileEngines() []hostileEngine {
 		{"more output than a buffer holds", "d0", says(streamHead + strings.Repeat(oneFrame, 12000)), cutOff, limited},
 		{"[DONE] inside text", "d0", says(streamHead + strings.Replace(oneFrame, " a", "data: [DONE]\\n\\n", 1) + lastFrame + doneFrame), []string{"200"}, []string{"200"}},
 		{"[DONE] twice, output behind it", "d0", says(streamHead + oneFrame + lastFrame + doneFrame + oneFrame + doneFrame), []string{"200"}, []string{"200"}},
+		{"[DONE] and then silence", "d0", mute(streamHead + oneFrame + lastFrame + doneFrame), []string{"200"}, []string{"200"}},
+		{"[DONE] and then silence before the length", "d0", mute("HTTP/1.1 200 OK\r\ncontent-type: text/event-stream\r\ncontent-length: 5000\r\n\r\n" + oneFrame + lastFrame + doneFrame), []string{"200"}, []string{"200"}},
+		{"comments instead of tokens", "d0", pings(streamHead + oneFrame), cutOff, []string{"200"}},
+		{"a hundred comments before output", "d0", says(streamHead + strings.Repeat(": hm\n\n", 100) + oneFrame + lastFrame + doneFrame), []string{"200"}, []string{"200"}},
 		{"no [DONE]", "d0", says(streamHead + oneFrame + lastFrame), cutOff, nil},
 		{"[DONE] alone", "d0", says(streamHead + doneFrame), nil, nil},
 		{"an index of a billion", "d0", says(streamHead + strings.Replace(oneFrame, `"index":0`, `"index":1000000000`, 1) + lastFrame + doneFrame), []string{"200", midStream}, nil},
@@ -106,6 +110,7 @@ func (h hostileEngine) run(t *testing.T, streamed bool) {
 	if n := bad.sent.Load(); n > tooMuch {
 		errs = append(errs, fmt.Errorf("the router took %d MB", n>>20))
 	}
+	// One that only keeps its connection awake is left after 4 s, which a retry may need too.
 	if took := time.Since(start); took > 40*time.Second {
 		errs = append(errs, fmt.Errorf("answered after %v", took))
 	}

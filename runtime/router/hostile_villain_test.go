@@ -7,6 +7,7 @@ import (
 	"strings"
 	"sync/atomic"
 	"testing"
+	"time"
 )
 
 // villain is an engine that answers probes well and legs as its script says.
@@ -94,3 +95,23 @@ func endless(beginning, piece string) func(*villain, net.Conn) {
 
 // says answers once and closes.
 func says(s string) func(*villain, net.Conn) { return func(v *villain, c net.Conn) { v.put(c, s) } }
+
+// mute answers and then neither speaks nor closes.
+func mute(s string) func(*villain, net.Conn) {
+	return func(v *villain, c net.Conn) {
+		v.put(c, s)
+		_, _ = c.Read(make([]byte, 1))
+	}
+}
+
+// pings begins and then sends a comment now and then.
+func pings(beginning string) func(*villain, net.Conn) {
+	return func(v *villain, c net.Conn) {
+		tick := time.NewTicker(50 * time.Millisecond)
+		defer tick.Stop()
+		for v.put(c, beginning) {
+			beginning = ": hm\n\n"
+			<-tick.C
+		}
+	}
+}

@@ -30,7 +30,7 @@ func hostName(s string) string {
 }
 
 func misdirected(w http.ResponseWriter) {
-	f := failure{status: http.StatusMisdirectedRequest, typ: "invalid_request_error", hasCode: true, code: ptr("foreign_host"),
+	f := failure{status: http.StatusMisdirectedRequest, typ: "invalid_request_error", hasParam: true, hasCode: true, code: ptr("foreign_host"),
 		message: "this router listens on loopback and does not answer to the name in the Host header; use localhost or 127.0.0.1"}
 	told(&f, false)
 	writeBody(w, f.status, f.body())

@@ -7,21 +7,36 @@ import (
 	"net/url"
 	"slices"
 	"strings"
+	"time"
 )
 
 // routes answers unknown paths and methods as the contract says, HEAD included.
 func (r *Router) routes() http.Handler {
 	table := r.table()
 	return http.HandlerFunc(func(w http.ResponseWriter, q *http.Request) {
+		if q.ProtoMajor != 1 {
+			// The server lets a client through that begins with the preface of HTTP/2.
+			w.Header().Set("Connection", "close")
+			http.Error(w, "unsupported protocol version", http.StatusHTTPVersionNotSupported)
+			return
+		}
 		if len(q.TransferEncoding) > 0 {
 			// A length beside chunks may hide a second request: the connection ends here.
 			w.Header().Set("Connection", "close")
+		}
+		if q.ContentLength != 0 {
+			// Of a body that the handler does not read, the server takes what is small, so that the
+			// connection can go on: not for longer than this.
+			_ = http.NewResponseController(w).SetReadDeadline(time.Now().Add(r.set.HTTP.BodyPatience))
+		}
+		if !r.listener.spared(w, q) {
+			return
 		}
 		if !ownHost(q.Host, r.set.Listen, r.listener.Addr()) {
 			misdirected(w)
 			return
 		}
-		methods, ok := table[q.URL.Path]
+		methods, ok := table[q.URL.EscapedPath()] // a proxy in front judges the path as it is written
 		if !ok {
 			writeJSON(w, http.StatusNotFound, map[string]string{"detail": "Not Found"})
 			return

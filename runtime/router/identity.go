@@ -87,11 +87,18 @@ func (s *settings) examine(ctx context.Context, n *node) (facts, error) {
 	if err != nil {
 		return facts{}, err
 	}
-	if err := s.verify(ctx, n.row, id); err != nil {
+	switch err := s.verify(ctx, n.row, id); {
+	case errors.Is(err, ErrUnvouched):
+		return f, err
+	case err != nil:
 		return f, &generationError{err}
 	}
 	return f, nil
 }
+
+// ErrUnvouched: who vouches for an engine's process could not be asked, which says nothing of the
+// process. Such an engine stays out until somebody can.
+var ErrUnvouched = errors.New("its sidecar cannot be asked")
 
 // describe reads what placement needs to know of a process; served reports whether it lists
 // the fleet's model.

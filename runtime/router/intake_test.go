@@ -74,6 +74,17 @@ func TestSmallLimitAnswersAtOnce(t *testing.T) {
 	}
 }
 
+// A member has one name, whether the router or an engine refuses its value.
+func TestRefusedMemberHasOneName(t *testing.T) {
+	b := startBed(t, 0, 1, quick())
+	for _, v := range []string{"true", "-1", "1180591620717411303424"} {
+		a := b.complete(map[string]any{"prompt": "x", "max_tokens": json.RawMessage(v)})
+		if a.status != 400 || !strings.Contains(a.body, `"param":"max_tokens"`) {
+			t.Errorf("%s: %d %s", v, a.status, a.body)
+		}
+	}
+}
+
 func TestPromptBeyondEveryContext(t *testing.T) {
 	b := startBed(t, 1, 1, quick(), func(c *Config) {
 		for i := range c.Profiles.Rows {
@@ -93,6 +104,8 @@ func TestPromptBeyondEveryContext(t *testing.T) {
 		{"late, not impossible", "/v1/completions", map[string]any{"prompt": make([]int, 8191)}, 429, "waiting does not help"},
 		{"several that fit each", "/v1/completions", map[string]any{"prompt": [][]int{make([]int, 6000), make([]int, 6000)}}, 429, "waiting does not help"},
 		{"one of several", "/v1/completions", map[string]any{"prompt": [][]int{make([]int, 8192), make([]int, 1)}}, 400, "8192 tokens"},
+		{"one text of several", "/v1/completions", map[string]any{"prompt": []string{strings.Repeat("whale ", 9000), "b"}}, 400, `"type":"invalid_request_error","param":"prompt"`},
+		{"texts that fit each", "/v1/completions", map[string]any{"prompt": []string{strings.Repeat("whale ", 4000), strings.Repeat("whale ", 4000)}}, 429, "waiting does not help"},
 		{"cut by the engine", "/v1/completions", map[string]any{"prompt": make([]int, 8192), "truncate_prompt_tokens": 100}, 429, "waiting does not help"},
 	} {
 		a := post(t, limit(t), b.url+c.path, c.body)

@@ -2,7 +2,6 @@ package router
 
 import (
 	"encoding/json"
-	"io"
 	"net/http"
 
 	"github.com/narwhal-fleet/narwhal/runtime/journal"
@@ -149,28 +148,6 @@ func (o *owner) lifecycleEvent(n *node, action string, more ...eventField) {
 type eventField struct {
 	key   string
 	value any
-}
-
-// order is the body of a lifecycle call.
-type order struct {
-	Engines  []string `json:"engines"`
-	Wave     bool     `json:"wave"`
-	Deadline *float64 `json:"deadline_s"`
-}
-
-const maxOrderBytes = 64 << 10
-
-func readOrder(w http.ResponseWriter, q *http.Request) (order, bool) {
-	var o order
-	b, err := io.ReadAll(http.MaxBytesReader(w, q.Body, maxOrderBytes))
-	if err == nil && len(b) > 0 {
-		err = json.Unmarshal(b, &o)
-	}
-	if err != nil {
-		writeJSON(w, http.StatusUnprocessableEntity, map[string]any{"detail": []any{map[string]any{"type": "json_invalid", "loc": []string{"body"}, "msg": "body does not fit its types", "input": nil}}})
-		return o, false
-	}
-	return o, true
 }
 
 func (r *Router) lifecycleAnswer(w http.ResponseWriter, status int, problem string) {

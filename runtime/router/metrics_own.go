@@ -56,6 +56,8 @@ type seen struct {
 	lag, lagHigh, busy float64
 	sizing             float64
 	journal            journal.Health
+	clients, crowded   int
+	guards, unlogged   int
 	goroutines         int
 	heap, memory       uint64
 }
@@ -64,6 +66,15 @@ func (m *metrics) look() seen {
 	v := m.queue.look()
 	v.sizing = m.sizing.median()
 	v.journal = m.r.journalHealth()
+	if m.r.listener != nil {
+		v.clients, v.crowded = m.r.listener.count()
+	}
+	if told := m.r.set.HA.GuardEnds; told != nil {
+		v.guards = told()
+	}
+	if told := m.r.set.LogDropped; told != nil {
+		v.unlogged = told()
+	}
 	return v
 }
 
@@ -89,8 +100,17 @@ func (m *metrics) ownSeries(s *series, v seen) {
 	s.put("router_journal_reopened_total", float64(j.Reopened))
 	s.put("router_journal_write_errors_total", float64(j.Errors))
 	s.flag("router_journal_failing", j.Failing)
+	s.count("router_client_connections", v.clients)
+	s.count("router_client_connections_limit", m.r.set.HTTP.MaxClients)
+	s.count("router_client_connections_closed_total", v.crowded)
+	s.count("router_lease_guard_ends_total", v.guards)
+	s.count("router_log_lines_dropped_total", v.unlogged)
 	s.count("router_goroutines", v.goroutines)
 	s.put("router_heap_bytes", float64(v.heap))
 	s.put("router_memory_bytes", float64(v.memory))
+	held, ended := m.r.answers.told()
+	s.put("router_answer_bytes", float64(held))
+	s.count("router_answers_ended_total", ended)
+	s.put("router_body_bytes", float64(m.r.bodies.bytesHeld()))
 	s.count("router_processors", runtime.GOMAXPROCS(0))
 }

@@ -183,7 +183,15 @@ router_journal_rotations_total c - Journal files ended.
 router_journal_reopened_total c - Journal files begun anew because the one that was written had been removed or replaced.
 router_journal_write_errors_total c - Writes and rotations that failed.
 router_journal_failing g - 1 while the journal cannot be written.
+router_client_connections g - Connections that clients keep open.
+router_client_connections_limit g - Most of them, as the limit of open files allows; 0 = no bound.
+router_client_connections_closed_total c - Connections without a request that were closed for new ones.
+router_lease_guard_ends_total c - Ends of the process that frees a lease in etcd when this router dies; it is started anew.
+router_log_lines_dropped_total c - Lines of the log that standard error did not take: its reader stood still, or had gone.
 router_goroutines g - Goroutines.
+router_body_bytes g - Bytes of clients' bodies that the router holds; serving.body_memory_bytes bounds them.
+router_answer_bytes g - Bytes of engines' answers that the router holds, where one has more than 4 KiB; as many as serving.body_memory_bytes bound them.
+router_answers_ended_total c - Answers of engines that were ended because the others had that memory.
 router_heap_bytes g - Live and unswept heap objects.
 router_memory_bytes g - Memory that the Go runtime holds from the system.
 router_processors g - Processors that the runtime may use.
@@ -199,7 +207,7 @@ router_engine_alarms_total c iid,alarm What engines' own counters say went wrong
 router_late_notifications_total c - Of those, notifications of a handoff after its expiry.
 router_tenant_inflight g tenant Requests of a tenant in the router.
 router_tenant_share g tenant Seats that a tenant may count on beside who else has demand now.
-router_tenant_admitted_total c tenant Requests of a tenant that got a seat.
+router_tenant_admitted_total c tenant Requests of a tenant that got a seat; _removed stands for all that the file names no more.
 router_tenant_tokens_total c tenant Tokens of prompts and answers.
 router_tenant_refused_total c tenant,reason Requests turned away by a tenant's limits.
 `

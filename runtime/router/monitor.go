@@ -2,6 +2,7 @@ package router
 
 import (
 	"context"
+	"runtime/debug"
 	"sync"
 	"time"
 
@@ -27,6 +28,9 @@ func (r *Router) monitor(ctx context.Context) {
 		}
 		r.own.do(r.own.tick)
 		r.saveState()
+		if bodies, answers := r.bodies.spent(), r.answers.spent(); bodies || answers {
+			r.background.Go(debug.FreeOSMemory)
+		}
 		if !r.own.view.Load().controls() {
 			continue
 		}

@@ -24,6 +24,7 @@ type claim struct {
 	queue           float64 // predicted wait before it
 	at              float64 // when it was placed
 	input, expected int
+	sequences       int                     // that it decodes at once
 	blockSize       int                     // of p, tokens
 	ttl             float64                 // lease of p's handoffs, seconds
 	tokens          atomic.Int64            // delivered so far, about
@@ -144,7 +145,7 @@ type view struct{ model.EngineView }
 
 func (n *node) viewAt(now float64) model.EngineView {
 	v := view{model.EngineView{ID: n.id, Role: n.role, Pinned: n.pinned, Live: n.live(), Curve: n.curve, Risk: n.risk,
-		PrefillFree: n.prefillFree, Held: n.held, PrefillRequests: len(n.prefilling), DecodeRequests: len(n.pending) + len(n.decoding),
+		PrefillFree: n.prefillFree, Held: n.held, PrefillRequests: len(n.prefilling),
 		Correction: n.kappa, PrefillCorrection: n.prefillKappa, Gap: n.gap, RoleSince: n.roleSince}}
 	// Work behind the one that runs now is certain, however late that one is.
 	behind := 0.0
@@ -159,7 +160,9 @@ func (n *node) viewAt(now float64) model.EngineView {
 		v.add(l.resident(0))
 	}
 	for l := range n.pending {
-		v.add(l.resident(l.at + l.queue + l.own))
+		r := l.resident(l.at + l.queue + l.own)
+		v.add(r)
+		v.ComingRequests, v.ComingTokens = v.ComingRequests+r.Seats(), v.ComingTokens+r.Tokens
 	}
 	return v.EngineView
 }
@@ -182,11 +185,27 @@ func (n *node) Occupied(now, at, interval float64) (requests, tokens int) {
 // resident is a claim as the scheduler sees it.
 func (l *claim) resident(ready float64) model.Resident {
 	made := int(l.tokens.Load())
-	return model.Resident{Ready: ready, Tokens: l.input + made, Remaining: max(1, l.expected-made)}
+	r := model.Resident{Ready: ready, Tokens: l.input + made, Remaining: max(1, l.expected-made)}
+	if l.sequences > 1 {
+		r.Sequences = l.sequences
+	}
+	return r
+}
+
+// seats are those that the claim takes of a batch.
+func (l *claim) seats() int { return max(1, l.sequences) }
+
+// decodes is how many sequences of claims are decoded at once.
+func decodes(claims map[*claim]struct{}) (n int) {
+	for l := range claims {
+		n += l.seats()
+	}
+	return n
 }
 
 // add counts a resident in.
 func (v *view) add(r model.Resident) {
+	v.DecodeRequests += r.Seats()
 	v.DecodeTokens += r.Tokens
 	v.DecodeRemaining += r.Remaining
 }
@@ -208,11 +227,15 @@ func (n *node) settle(now, memory float64) {
 	if dt <= 0 || len(n.decoding) == 0 || len(n.prefilling) > 0 {
 		return
 	}
-	kv := 0
+	requests, tokens, without, prompts := 0, 0, 0, 0
 	for l := range n.decoding {
-		kv += l.input + int(l.tokens.Load())
+		if k := int(l.tokens.Load()); k > 0 {
+			requests, tokens = requests+l.seats(), tokens+l.input+k
+		} else {
+			without, prompts = without+l.seats(), prompts+l.input
+		}
 	}
-	n.decodeWork = n.decodeWork.Add(dt, float64(made)/float64(len(n.decoding))*n.curve.Interval(len(n.decoding), kv), memory, n.kappa)
+	n.decodeWork = n.decodeWork.Add(dt, n.curve.Decoding(int(made), requests, tokens, without, prompts), memory, n.kappa)
 }
 
 // rollGap closes a monitoring interval of dt seconds: the mean token gap of its residents and
@@ -225,7 +248,7 @@ func (n *node) rollGap(now, dt, memory, low, high float64, minSamples int) {
 	if len(n.decoding) == 0 || made <= 0 || dt <= 0 {
 		return
 	}
-	n.gap = dt * float64(len(n.decoding)) / float64(made)
+	n.gap = dt * float64(decodes(n.decoding)) / float64(made)
 	if made >= int64(minSamples) {
 		n.kappa = n.decodeWork.Value(low, high)
 	}
@@ -233,18 +256,18 @@ func (n *node) rollGap(now, dt, memory, low, high float64, minSamples int) {
 
 // Slack implements model.Later. It runs in the owner's goroutine.
 func (n *node) Slack(now float64, p *model.Params) float64 {
-	kv := 0
+	seats, kv := 0, 0
 	for l := range n.decoding {
-		kv += l.input + int(l.tokens.Load())
+		seats, kv = seats+l.seats(), kv+l.input+int(l.tokens.Load())
 	}
 	for l := range n.pending {
-		kv += l.input
+		seats, kv = seats+l.seats(), kv+l.input
 	}
-	s := model.NewSlack(max(now, n.prefillFree), n.kappa*n.curve.Interval(len(n.decoding)+len(n.pending), kv), p)
+	s := model.NewSlack(max(now, n.prefillFree), n.kappa*n.curve.Interval(seats, kv), p)
 	for l := range n.decoding {
 		if first := l.firstAt.Load(); first != nil {
-			made := int(l.tokens.Load())
-			s.Decoding(*first, max(l.expected, made+1), max(1, l.expected-made))
+			made, expected := int(l.tokens.Load())/l.seats(), l.expected/l.seats()
+			s.Decoding(*first, max(expected, made+1), max(1, expected-made))
 		} else {
 			s.Waiting(l.arrived, now)
 		}

@@ -3,7 +3,6 @@ package router
 import (
 	"context"
 	"fmt"
-	"math"
 	"net/http"
 	"slices"
 	"sync"
@@ -38,21 +37,16 @@ func (s *settings) contracted() bool {
 	return c != nil && len(c.Missing(s.dialect.Name())) == 0
 }
 
-func (r *Router) answerOrder(w http.ResponseWriter, no *refusedOrder) {
-	if no != nil {
-		r.lifecycleAnswer(w, no.status, no.text)
-		return
-	}
-	r.lifecycleAnswer(w, http.StatusOK, "")
-}
-
 // defaultDrain is deadline_s of an order that names none, seconds.
 const defaultDrain = 300.0
+
+// mostDrain is the longest deadline_s, seconds: the moment that it ends fits a handoff.
+const mostDrain = 1e9
 
 // drain takes one engine out of placement, or with wave every engine: then no request is
 // admitted at all until readmit with wave. Residents finish.
 func (r *Router) drain(w http.ResponseWriter, q *http.Request) {
-	ord, ok := readOrder(w, q)
+	ord, ok := r.readOrder(w, q)
 	if !ok {
 		return
 	}
@@ -66,8 +60,8 @@ func (r *Router) drain(w http.ResponseWriter, q *http.Request) {
 		switch o := r.own; {
 		case o.notInControl() != nil:
 			no = o.notInControl()
-		case limit <= 0 || math.IsInf(limit, 0) || math.IsNaN(limit):
-			no = conflict("deadline_s must be positive and finite")
+		case !(limit > 0 && limit <= mostDrain):
+			no = conflict("deadline_s must be positive and finite, and at most %g", mostDrain)
 		case ord.Wave:
 			held, no = o.drainAll(ord.Engines, limit)
 		default:
@@ -77,7 +71,7 @@ func (r *Router) drain(w http.ResponseWriter, q *http.Request) {
 	if no == nil {
 		no = r.recordProcesses(q.Context(), held)
 	}
-	r.answerOrder(w, no)
+	r.answerOrder(q.Context(), w, no)
 }
 
 // drainAll stops admission for the whole fleet. Ordering it twice is one order.

@@ -253,6 +253,18 @@ func (o *owner) context() int {
 	return most
 }
 
+// capacity is the most tokens that the KV cache of an engine has, 0 when one is not known.
+func (o *owner) capacity() int {
+	most := 0
+	for _, n := range o.nodes {
+		if n.curve.KVCapacity <= 0 {
+			return 0
+		}
+		most = max(most, n.curve.KVCapacity)
+	}
+	return most
+}
+
 // place decides and, when placed, reserves both engines in the same step.
 func (o *owner) place(r model.Request, first bool, now float64) (replay.Decision, *claim) {
 	snap := o.snapshot(now)
@@ -276,7 +288,7 @@ func (o *owner) place(r model.Request, first bool, now float64) (replay.Decision
 		o.n.unserved++
 	}
 	rested := o.rested(&d.Decision, &snap, r, now, first)
-	l := &claim{p: o.node(d.Prefill), d: o.node(d.Decode), own: d.Own, input: r.Input, expected: max(1, r.Expected), arrived: r.Arrived, at: now, queue: d.Parts.Queue}
+	l := &claim{p: o.node(d.Prefill), d: o.node(d.Decode), own: d.Own, input: r.Input, expected: max(1, r.Expected), sequences: r.Seats(), arrived: r.Arrived, at: now, queue: d.Parts.Queue}
 	l.cached, l.cachedD, l.told, l.rested = d.Cached, d.CachedDecode, -1, rested
 	l.lifeP, l.lifeD = l.p.cacheLife, l.d.cacheLife
 	l.meet = l.p.facts.meet

@@ -22,15 +22,20 @@ type call struct {
 	stream  bool
 	usage   bool // the client asked for a usage event
 	ids     bool // the client asked for token ids
-	wanted  int  // output cap; 0 = uncapped
+	wanted  int  // output cap of a sequence; 0 = uncapped
+	most    int  // the larger of the two members that cap it; 0 = uncapped
 	tokens  int  // exact length of a prompt given as token ids; 0 = unknown
 	longest int  // of several prompts given as token ids, the longest; 0 = unknown
 	runes   int  // characters of the prompt
-	choices int
+	widest  int  // of several prompts given as text, the characters of the longest
+	prompts int  // how many prompts there are
+	choices int  // sequences of each prompt
 	// uncounted means that a tokenize call does not take this prompt.
 	uncounted bool
 	several   bool     // the prompt is a list of prompts
 	foreign   bool     // the prompt has parts that are no text
+	templated bool     // the client brings a template, which may write anything
+	size      int      // bytes of the body
 	stripped  []string // members that no client may send to an engine
 }
 
@@ -61,19 +66,17 @@ func (c *call) promptField() string {
 // parseCall checks the fields that the router itself needs, in the contract's order. Every
 // other field passes unseen.
 func parseCall(chat bool, body []byte) (*call, *failure) {
-	o, err := splice.Parse(body)
-	if err != nil {
-		if errors.Is(err, splice.ErrNotObject) {
-			return nil, invalid("", "the request body must be a JSON object")
-		}
-		return nil, invalid("", "the request body is not valid JSON")
+	o, f := parseObject(body)
+	if f != nil {
+		return nil, f
 	}
-	c := &call{chat: chat, object: o, body: body, choices: 1}
+	c := &call{chat: chat, object: o, body: body, size: len(body), prompts: 1, choices: 1}
 	for _, k := range o.Keys() {
 		if reaching(k) {
 			c.stripped = append(c.stripped, k)
 		}
 	}
+	_, c.templated = c.get("chat_template")
 	for _, check := range []func() *failure{c.head, c.prompt, c.messages, c.reserved, c.buffered} {
 		if f := check(); f != nil {
 			return c, f
@@ -119,18 +122,56 @@ func (c *call) head() *failure {
 			return invalid(k, "%s must be at most %d", k, maxWidth)
 		}
 	}
+	if f := width(ints); f != nil {
+		return f
+	}
 	c.choices = max(1, ints["n"], ints["best_of"])
 	c.wanted = max(0, ints["max_completion_tokens"])
 	if c.wanted == 0 {
 		c.wanted = max(0, ints["max_tokens"])
 	}
-	if v, ok := c.get("stream_options"); ok {
-		include, _ := splice.View(v).Get("include_usage")
-		c.usage = string(include) == "true"
+	c.most = max(0, ints["max_completion_tokens"], ints["max_tokens"])
+	if f := c.streamOptions(); f != nil {
+		return f
 	}
 	if v, ok := c.get("return_token_ids"); ok {
 		c.ids = string(v) == "true"
 	}
+	return nil
+}
+
+// width judges how many sequences are asked for.
+func width(ints map[string]int) *failure {
+	n, given := ints["n"]
+	if !given {
+		n = 1
+	}
+	if n < 1 {
+		return invalid("n", "n must be at least 1")
+	}
+	if best, given := ints["best_of"]; given && best < n {
+		return invalid("best_of", "best_of must be at least n, which is %d", n)
+	}
+	return nil
+}
+
+// streamOptions reads what the router answers for the engine: the legs have options of their own.
+func (c *call) streamOptions() *failure {
+	v, ok := c.get("stream_options")
+	if !ok {
+		return nil
+	}
+	if v[0] != '{' {
+		return invalid("stream_options", "stream_options must be an object")
+	}
+	o := splice.View(v)
+	for _, k := range []string{"include_usage", "continuous_usage_stats"} {
+		if v, ok := o.Get(k); ok && string(v) != "true" && string(v) != "false" && string(v) != "null" {
+			return invalid("stream_options", "stream_options.%s must be a boolean", k)
+		}
+	}
+	include, _ := o.Get("include_usage")
+	c.usage = string(include) == "true"
 	return nil
 }
 
@@ -176,10 +217,13 @@ func (c *call) listed(v json.RawMessage) {
 	}
 	c.several = true
 	prompts, _ := splice.Elements(v, n)
+	c.prompts = max(1, len(prompts))
 	c.uncounted = true
 	for _, p := range prompts {
 		if p[0] == '"' {
-			c.runes += splice.Runes(p)
+			n := splice.Runes(p)
+			c.runes += n
+			c.widest = max(c.widest, n)
 			continue
 		}
 		ids, ints, ok := splice.Count(p)
@@ -257,9 +301,13 @@ func (c *call) reserved() *failure {
 	return nil
 }
 
-// reservedBy refuses what one dialect keeps for the router, and what it cannot stream.
+// reservedBy refuses what one dialect keeps for the router, what it cannot stream, and what its
+// engines refuse although the legs would hide it from them.
 func (c *call) reservedBy(dialect string) *failure {
 	if dialect != sglang.Name {
+		if _, ok := c.get("stream_options"); ok && !c.stream {
+			return invalid("stream_options", "stream_options is for streams: it must be left out unless stream is true")
+		}
 		return nil
 	}
 	for _, k := range []string{"rid", "bootstrap_host", "bootstrap_port", "bootstrap_room"} {
@@ -314,8 +362,8 @@ func (c *call) buffered() *failure {
 // served checks what only this router can judge: its model.
 func (c *call) served(modelName string) *failure {
 	if c.named && c.model != modelName {
-		f := invalid("", "model %s is not served here; this router serves %s", quote(c.model), quote(modelName))
-		f.status, f.hasParam, f.code = 404, false, ptr("model_not_found")
+		f := invalid("model", "model %s is not served here; this router serves %s", quote(c.model), quote(modelName))
+		f.status, f.code = 404, ptr("model_not_found")
 		return f
 	}
 	return nil
@@ -327,6 +375,17 @@ func (c *call) estimate(charsPerToken float64) int {
 		return c.tokens
 	}
 	return max(1, int(float64(c.runes)/charsPerToken))
+}
+
+// sequences is how many answers the engine makes.
+func (c *call) sequences() int { return c.choices * c.prompts }
+
+// largest is the length of the longest prompt, as estimate has it.
+func (c *call) largest(charsPerToken float64) int {
+	if !c.several {
+		return c.estimate(charsPerToken)
+	}
+	return max(c.longest, int(float64(c.widest)/charsPerToken))
 }
 
 // countBody is the body of a tokenize call, or nil when the count is already known.

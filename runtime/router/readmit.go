@@ -15,7 +15,7 @@ const interrupted = "readmission validation was interrupted by router replacemen
 // readmitCall ends a hold or returns a drained engine. A contracted fleet validates it; any
 // other asks the engine who it is, so that a drain can be undone.
 func (r *Router) readmitCall(w http.ResponseWriter, q *http.Request) {
-	ord, ok := readOrder(w, q)
+	ord, ok := r.readOrder(w, q)
 	if !ok {
 		return
 	}
@@ -34,7 +34,7 @@ func (r *Router) readmitCall(w http.ResponseWriter, q *http.Request) {
 	default:
 		no = r.readmitOne(ctx, ord.Engines)
 	}
-	r.answerOrder(w, no)
+	r.answerOrder(ctx, w, no)
 }
 
 // whileRunning ends ctx when the router stops.

@@ -1,6 +1,7 @@
 package router
 
 import (
+	"bytes"
 	"context"
 	"errors"
 	"fmt"
@@ -12,14 +13,24 @@ import (
 	"github.com/narwhal-fleet/narwhal/runtime/model"
 )
 
-// maxHeld events may come before the first token.
-const maxHeld = 64
+// Events that may come before the first token: with data, and comments, which keep a
+// connection awake and of which only the first are passed on.
+const (
+	maxHeld     = 64
+	maxComments = 4096
+	keptOf      = maxHeld / 2 // comments
+)
+
+// tailLimit is how long an engine may take to end its answer after [DONE]: then its connection
+// is closed, and the answer stands.
+const tailLimit = 100 * time.Millisecond
 
 // A stream reads into leastRead bytes, of which thousands may wait at once, and into more when
 // a read fills them.
 const (
 	leastRead = 512
 	mostRead  = 16 << 10
+	mostOut   = 4 * mostRead // of the buffer of what is passed on
 )
 
 // relay carries one decode stream to its sink.
@@ -33,6 +44,9 @@ type relay struct {
 	out   []byte // complete events of the current read
 	done  bool
 	begun bool // output has come on this leg
+	lives bool // the last read brought more than comments
+	heard bool // an event has come
+	idle  int  // comments before output
 	count int
 	hand  bool
 }
@@ -73,7 +87,7 @@ func (q *request) follow(ctx context.Context, l *claim, leg []byte, id string, h
 			if f := r.read(buf[:n]); f != nil {
 				return f
 			}
-			if r.begun {
+			if r.begun && r.lives {
 				if !armed {
 					// The first limit may have fired in this very moment: then it stands.
 					if armed = watch.Stop(); armed {
@@ -94,8 +108,10 @@ func (q *request) follow(ctx context.Context, l *claim, leg []byte, id string, h
 			buf = make([]byte, 4*n)
 		}
 	}
+	watch.Reset(tailLimit)
+	f := r.close(resp.Body)
 	watch.Stop()
-	return r.close(resp.Body)
+	return f
 }
 
 // gapLimit is the longest silence between reads; a day when the limit is off.
@@ -124,8 +140,12 @@ func (r *relay) read(b []byte) *failure {
 		f.message = "Response exceeds the configured limit"
 		return f
 	}
+	if q.decodeHeld.hold(r.needs()) != nil {
+		return noAnswerMemory(phaseDecode, r.l.d.id)
+	}
 	r.out = r.out[:0]
 	tokens := 0
+	r.lives = false
 	for e := r.split.next(); e != nil && !r.done; e = r.split.next() {
 		bore, f := r.event(e)
 		if f != nil {
@@ -144,17 +164,37 @@ func (r *relay) read(b []byte) *failure {
 		r.l.tokens.Add(int64(tokens))
 		r.l.d.made.Add(int64(tokens))
 	}
-	return r.flush()
+	f := r.flush()
+	_ = q.decodeHeld.hold(r.needs()) // no more than before
+	return f
+}
+
+// needs is what the answer holds of the leg: all of it until output is passed on, then the
+// event that is not complete.
+func (r *relay) needs() int64 {
+	if r.sink != nil || !r.begun {
+		return r.bytes
+	}
+	return int64(r.split.pending())
 }
 
 // event handles one event; bore reports that it carried output.
 func (r *relay) event(e []byte) (bore bool, f *failure) {
 	q := r.q
-	payload := data(e)
+	payload := r.payload(e)
+	r.lives = r.lives || len(payload) > 0
+	if len(payload) == 0 && !r.begun {
+		if r.idle++; r.idle > maxComments {
+			return false, engineFault(phaseDecode, r.l.d.id, model.ReasonInvalid, classStream, fmt.Sprintf("%d comments before any output", maxComments), true)
+		}
+		if r.idle > keptOf {
+			return false, nil
+		}
+	}
 	k, c := classify(payload, !r.begun || r.sink != nil || q.cont != nil)
 	if c != nil {
 		if c.usage != nil {
-			q.usage = c.usage
+			q.usage = q.plausible(c.usage)
 		}
 		if c.finish != "" {
 			q.finish = c.finish
@@ -196,7 +236,7 @@ func (r *relay) event(e []byte) (bore bool, f *failure) {
 		return bore, nil
 	}
 	if !r.begun {
-		if len(r.held) >= maxHeld {
+		if len(r.held) >= maxHeld+min(r.idle, keptOf) {
 			return false, engineFault(phaseDecode, r.l.d.id, model.ReasonInvalid, classStream, fmt.Sprintf("%d events before any output", maxHeld), true)
 		}
 		r.held = append(r.held, append([]byte(nil), e...))
@@ -204,6 +244,15 @@ func (r *relay) event(e []byte) (bore bool, f *failure) {
 	}
 	r.out = append(r.out, e...)
 	return bore, nil
+}
+
+// payload is an event's data. A mark of the byte order may stand before the first event.
+func (r *relay) payload(e []byte) []byte {
+	if !r.heard {
+		r.heard = true
+		e = bytes.TrimPrefix(e, []byte("\xef\xbb\xbf"))
+	}
+	return data(e)
 }
 
 // first notes the first output of the answer. Until the whole leg prefilled here, that is
@@ -280,7 +329,7 @@ func (o *owner) learnHandoff(delay float64, l *claim) {
 	if l.cachedD > l.input/2 {
 		return
 	}
-	own := max(0, delay-l.d.curve.Interval(len(l.d.decoding), 0))
+	own := max(0, delay-l.d.curve.Interval(decodes(l.d.decoding), 0))
 	if o.handoff == 0 {
 		o.handoff = own
 		return
@@ -297,11 +346,14 @@ func (r *relay) flush() *failure {
 	q.out.lock()
 	q.commit()
 	if !q.started && q.cont == nil {
-		q.call.forget() // nothing sends it again
+		q.forget() // nothing sends it again
 	}
 	q.started = true
 	err := q.out.send(q.w, r.out)
 	q.out.unlock()
+	if cap(r.out) > mostOut {
+		r.out = nil // a long event needed it
+	}
 	r.out = r.out[:0]
 	if err == nil {
 		return nil
@@ -320,6 +372,9 @@ func (r *relay) close(body io.Reader) *failure {
 	q.answered = true
 	if r.sink == nil {
 		return nil
+	}
+	if cause := context.Cause(q.ctx); cause != nil {
+		return ended(cause) // nobody takes the answer
 	}
 	raw, err := r.sink.answer(q.input, r.count)
 	if err != nil {

@@ -4,12 +4,8 @@ import (
 	"context"
 	"crypto/rand"
 	"encoding/json"
-	"errors"
 	"fmt"
-	"io"
-	"net"
 	"net/http"
-	"os"
 	"slices"
 	"strings"
 	"time"
@@ -33,6 +29,9 @@ type request struct {
 	ctx          context.Context // ends with the client, the deadline or the router
 	chat         bool
 	call         *call
+	body         *payload // its bytes; nil before
+	prefillHeld  portion  // of the answers of its legs
+	decodeHeld   portion
 	row          journal.Row
 	phase        string
 	input        int
@@ -46,6 +45,7 @@ type request struct {
 	untie        func()  // from the producer's end
 	credit       grant   // a retry that is granted and not sent yet
 	sized        bool    // the controller knows of the arrival
+	context      int     // most tokens of a sequence on any engine; 0 = unknown
 	longest      int     // exact length of the prompt, or of the longest of several; 0 = unknown
 	answered     bool    // the decode engine gave a whole answer
 	handoffDelay float64 // prefill's end to the first token elsewhere; 0 = not seen
@@ -77,6 +77,7 @@ func requestID() string {
 func (r *Router) request(w http.ResponseWriter, hr *http.Request, chat bool, now float64) *request {
 	return &request{
 		r: r, w: w, out: &outlet{ResponseController: http.NewResponseController(w)}, http: hr, chat: chat, phase: phaseAdmission,
+		prefillHeld: portion{of: r.answers}, decodeHeld: portion{of: r.answers},
 		row: journal.Row{RID: requestID(), Arrived: now, AtUnix: r.own.unix(now), Failures: []journal.Attempt{}, CachedTokens: map[string]int{}, TokenAccounting: journal.AccountUnavailable},
 	}
 }
@@ -96,6 +97,9 @@ func (r *Router) completions(chat bool) http.HandlerFunc {
 		defer func() {
 			stop()
 			deadline.Stop()
+			q.body.drop()
+			q.prefillHeld.drop()
+			q.decodeHeld.drop()
 			cancel(errFinished)
 		}()
 		f := q.serve()
@@ -183,74 +187,20 @@ func (q *request) ready() *failure {
 	return f
 }
 
-// read takes the whole body, bounded in size and by the request's deadline.
+// read takes the whole body. The request keeps it until its legs cannot be sent again.
 func (q *request) read() ([]byte, *failure) {
-	limit := q.r.set.Fleet.Serving.MaxRequestBytes
-	if q.http.ContentLength > limit {
-		return nil, q.tooLarge()
+	b, f := q.r.readBody(q.ctx, q.w, q.http, q.out.ResponseController)
+	q.body = b
+	if f != nil {
+		return nil, f
 	}
-	within := q.r.set.HTTP.BodyTimeout
-	start := time.Now()
-	_ = q.out.SetReadDeadline(start.Add(within))
-	// The end of the request's context must also end a read that waits for the client.
-	stop := context.AfterFunc(q.ctx, func() { _ = q.out.SetReadDeadline(time.Unix(1, 0)) })
-	b, err := io.ReadAll(io.LimitReader(q.http.Body, limit+1))
-	over := !stop()
-	switch {
-	case over || errors.Is(err, os.ErrDeadlineExceeded):
-		// A failed read ends the connection's context too: only the router's own causes count.
-		if cause := context.Cause(q.ctx); errors.Is(cause, errDeadline) || errors.Is(cause, errShutdown) {
-			return nil, ended(cause)
-		}
-		if errors.Is(err, io.ErrUnexpectedEOF) {
-			return nil, q.endedEarly()
-		}
-		if err == nil || time.Since(start) < within {
-			return nil, left()
-		}
-		q.w.Header().Set("Connection", "close")
-		return nil, &failure{status: 408, typ: "request_timeout", message: fmt.Sprintf("the request body did not arrive within %s", within), terminal: journal.Invalid}
-	case err != nil && gone(err):
-		return nil, q.endedEarly()
-	case err != nil:
-		q.w.Header().Set("Connection", "close")
-		return nil, invalid("", "the request body cannot be read: its transfer encoding is broken")
-	case int64(len(b)) > limit:
-		return nil, q.tooLarge()
-	}
-	_ = q.out.SetReadDeadline(time.Time{})
-	return b, nil
+	return b.bytes, nil
 }
 
-// endedEarly answers a client that only stopped sending, should it still listen: otherwise it
-// would be told 200.
-func (q *request) endedEarly() *failure {
-	q.w.Header().Set("Connection", "close")
-	f := invalid("", "the request body ended early")
-	f.terminal = journal.Cancelled
-	told(f, false)
-	writeBody(q.w, f.status, f.body())
-	l := left()
-	l.unsaid = false
-	return l
-}
-
-// tooLarge also ends the connection: the rest of the body is not waited for.
-func (q *request) tooLarge() *failure {
-	q.w.Header().Set("Connection", "close")
-	if q.http.Header.Get("Expect") == "" {
-		// So that the server reads on a little before it closes: a reset would overtake the
-		// answer. A client that has sent nothing yet is not waited for.
-		_ = q.out.SetReadDeadline(time.Now().Add(50 * time.Millisecond))
-		_, _ = http.MaxBytesReader(q.w, q.http.Body, 0).Read(make([]byte, 1))
-	}
-	return &failure{status: 413, typ: "request_too_large", message: "request body exceeds max_request_bytes", terminal: journal.Invalid}
-}
-
-// gone reports whether a read of a body failed because the client left.
-func gone(err error) bool {
-	var broken net.Error
-	return errors.Is(err, io.ErrUnexpectedEOF) || errors.Is(err, net.ErrClosed) || errors.As(err, &broken)
+// forget lets go of the body and its parts.
+func (q *request) forget() {
+	q.call.forget()
+	q.body.drop()
 }
 
 // size counts the prompt, exactly where an engine can.
@@ -290,13 +240,40 @@ func (q *request) enter(o *owner, held []int) *failure {
 		o.n.inputSum += float64(q.input)
 		o.n.inputCount++
 		o.ctl, _ = control.Step(o.ctl, control.Arrival{At: q.row.Arrived, Input: q.input, Wanted: q.call.wanted, Cached: most(held)})
-		q.expect = o.ctl.Expect(q.input, q.call.wanted) * min(q.call.choices, 1<<10)
+		q.expect = o.ctl.Expect(q.input, q.call.wanted) * min(q.call.sequences(), 1<<20)
 	}
-	most := o.context()
-	if _, cut := q.call.get("truncate_prompt_tokens"); most > 0 && q.longest >= most && !cut {
-		return invalid(q.call.promptField(), "the prompt has %d tokens; this fleet's maximum context length is %d tokens, and the answer needs at least one of them", q.longest, most)
+	q.context = o.context()
+	if f := q.beyond(q.context, q.longest, ""); f != nil {
+		return f
 	}
 	return q.chargeTokens(o)
+}
+
+// beyond refuses a prompt that no engine can ever hold; most is 0 when that is not known.
+func (q *request) beyond(most, tokens int, about string) *failure {
+	if _, cut := q.call.get("truncate_prompt_tokens"); most == 0 || tokens < most || cut {
+		return nil
+	}
+	return invalid(q.call.promptField(), "the prompt has %s%d tokens; this fleet's maximum context length is %d tokens, and the answer needs at least one of them", about, tokens, most)
+}
+
+// neverFits judges again a prompt that nobody counted and that was refused: when its estimate, or
+// its size beside every engine's KV cache, says that it never fits, waiting would not help.
+// It runs in the owner's goroutine.
+func (q *request) neverFits(o *owner, why model.Reason) *failure {
+	if why == model.ReasonNoEngine {
+		return nil
+	}
+	about, tokens := "", q.longest
+	if tokens == 0 || q.call.several {
+		if n := q.call.largest(q.r.set.Fleet.Engine.CharsPerToken); n > tokens {
+			about, tokens = "about ", n
+		}
+	}
+	if f := q.beyond(o.context(), tokens, about); f != nil {
+		return f
+	}
+	return q.beyond(o.capacity(), tokens, about)
 }
 
 // run makes attempts until one is whole, up to serving.max_attempts before the first output.
@@ -440,13 +417,13 @@ func (q *request) place(attempt int, unsplit bool) (*claim, *failure) {
 	o := q.r.own
 	shared := q.shared()
 	var d replay.Decision
-	var f *failure
+	var f, never *failure
 	if !o.do(func() {
 		held := o.believed(shared, q.input)
 		if f = q.enter(o, held); f != nil {
 			return
 		}
-		r := model.Request{ID: q.row.RID, Arrived: q.row.Arrived, Input: q.input, Expected: q.expect, Unsplit: unsplit, AvoidPrefill: slices.Concat(q.badP, q.suspects), AvoidDecode: q.badD, Cached: held}
+		r := model.Request{ID: q.row.RID, Arrived: q.row.Arrived, Input: q.input, Expected: q.expect, Sequences: several(q.call.sequences()), Unsplit: unsplit, AvoidPrefill: slices.Concat(q.badP, q.suspects), AvoidDecode: q.badD, Cached: held}
 		d, q.claim = o.place(r, attempt == 1, o.now())
 		if q.claim == nil && len(q.suspects) > 0 {
 			r.AvoidPrefill = q.badP
@@ -454,6 +431,9 @@ func (q *request) place(attempt int, unsplit bool) (*claim, *failure) {
 		}
 		if o.journal != nil {
 			d.Decision = d.Keep()
+		}
+		if q.claim == nil {
+			never = q.neverFits(o, d.Refused)
 		}
 		if q.claim != nil {
 			q.claim.rests(shared)
@@ -484,7 +464,18 @@ func (q *request) place(attempt int, unsplit bool) (*claim, *failure) {
 		q.row.Prefill, q.row.Decode, q.row.Crossed = ptr(d.Prefill), ptr(d.Decode), d.Split()
 		return l, nil
 	}
+	if never != nil {
+		return nil, never
+	}
 	return nil, refusal(d.Decision, attempt, q.r.set.params.Budget())
+}
+
+// several is how a request tells of more than one sequence.
+func several(n int) int {
+	if n < 2 {
+		return 0
+	}
+	return min(n, 1<<20)
 }
 
 // refusal words a decision that placed nobody.

@@ -16,6 +16,7 @@ import (
 	"github.com/narwhal-fleet/narwhal/runtime/control"
 	"github.com/narwhal-fleet/narwhal/runtime/engine"
 	"github.com/narwhal-fleet/narwhal/runtime/journal"
+	"github.com/narwhal-fleet/narwhal/runtime/model"
 	"github.com/narwhal-fleet/narwhal/runtime/prefix"
 	"github.com/narwhal-fleet/narwhal/runtime/profile"
 	"github.com/narwhal-fleet/narwhal/runtime/router/lease"
@@ -29,7 +30,9 @@ type Router struct {
 	hasher     prefix.Hasher // of prompts
 	metrics    *metrics
 	server     *http.Server
-	listener   net.Listener
+	listener   *clients
+	bodies     *bodies
+	answers    *answers
 	life       context.Context // requests and probes end with it
 	end        context.CancelFunc
 	background sync.WaitGroup
@@ -38,12 +41,15 @@ type Router struct {
 	watch      context.CancelFunc
 	stopped    sync.Once
 	access     access
-	running    bool             // the owner's goroutine runs
-	recovering atomic.Bool      // ejected engines of a contracted fleet are being validated
-	stateFails atomic.Bool      // the state file could not be written the last time
-	releasing  atomic.Bool      // reads of the peers of stopped engines are under way
-	heldBy     *lease.HeldError // who had the lease at the start
-	served     chan struct{}    // closed when the listener ended
+	running    bool                     // the owner's goroutine runs
+	recovering atomic.Bool              // ejected engines of a contracted fleet are being validated
+	followers  *followers               // standbys that poll this router
+	stateMu    sync.Mutex               // one writer of the state file at a time, from its snapshot on
+	stateFails atomic.Bool              // the state file could not be written the last time
+	releasing  atomic.Bool              // reads of the peers of stopped engines are under way
+	follows    atomic.Pointer[followed] // what a standby passes on; nil = nothing
+	heldBy     *lease.HeldError         // who had the lease at the start
+	served     chan struct{}            // closed when the listener ended
 }
 
 // New checks the configuration and builds a router that does nothing yet.
@@ -51,7 +57,7 @@ func New(c Config) (*Router, error) {
 	if err := Check(c); err != nil {
 		return nil, err
 	}
-	r := &Router{set: derive(c), stopOwner: make(chan struct{}), served: make(chan struct{})}
+	r := &Router{set: derive(c), stopOwner: make(chan struct{}), served: make(chan struct{}), followers: newFollowers()}
 	r.dialect, r.hasher = r.set.dialect, prefix.NewHasher()
 	if _, ok := r.dialect.(engine.Switcher); ok {
 		r.set.switcher = func(n *node, m control.Move) { r.background.Go(func() { r.switchRole(n, m) }) }
@@ -71,11 +77,12 @@ func New(c Config) (*Router, error) {
 	if err := r.newAccess(); err != nil {
 		return nil, fmt.Errorf("make router: %w", err)
 	}
+	r.bodies, r.answers = newBodies(r.set.bodyMemory()), newAnswers(r.set.answerMemory())
 	r.metrics = newMetrics(r)
 	r.life, r.end = context.WithCancel(context.Background())
 	r.server = &http.Server{Handler: r.routes(), ReadHeaderTimeout: r.set.HTTP.HeaderTimeout, IdleTimeout: r.set.HTTP.IdleTimeout,
-		MaxHeaderBytes: r.set.HTTP.MaxHeaderBytes,
-		ErrorLog:       log.New(discard{}, "", 0)}
+		MaxHeaderBytes: r.set.HTTP.MaxHeaderBytes, DisableGeneralOptionsHandler: true,
+		ErrorLog: log.New(discard{}, "", 0)}
 	return r, nil
 }
 
@@ -102,13 +109,14 @@ func (r *Router) Start(ctx context.Context) error {
 	if err != nil {
 		return fmt.Errorf("start router: %w", err)
 	}
-	r.listener = l
+	r.listener = newClients(l, r.set.HTTP.MaxClients, r.set.Logger)
+	r.server.ConnState, r.server.ConnContext = headState(r.listener.state), spareContext
 	r.running = true
 	r.watching, r.watch = context.WithCancel(r.life) // before the first request
 	go r.own.loop(r.stopOwner)
 	go func() {
 		defer close(r.served)
-		if err := r.server.Serve(l); err != nil && !errors.Is(err, http.ErrServerClosed) {
+		if err := r.server.Serve(heads{r.listener, r.set.HTTP.HeaderTimeout}); err != nil && !errors.Is(err, http.ErrServerClosed) {
 			r.set.Logger.Error("listener ended", "error", err.Error())
 		}
 	}()
@@ -153,7 +161,7 @@ func (r *Router) open() (net.Listener, error) {
 	return l, nil
 }
 
-// curves are what the engines were measured to do. They do not change while the router runs.
+// curves are what the engines were measured to do. An activation changes them: see profile_activated.
 func (r *Router) curves() map[string]profile.Curve {
 	out := make(map[string]profile.Curve, len(r.own.nodes))
 	for _, n := range r.own.nodes {
@@ -169,14 +177,25 @@ func (r *Router) mode() string {
 	return "predictive"
 }
 
-// meet examines all engines at once.
-func (r *Router) meet(ctx context.Context) error {
+// meet examines all engines at once. With a patience above zero those that keep silent for longer
+// start ejected once others can serve, and come back when they answer.
+func (r *Router) meet(ctx context.Context, patience time.Duration) error {
 	errs := make([]error, len(r.own.nodes))
+	asked, cancel := context.WithCancel(ctx)
+	defer cancel()
+	well := make(chan model.Role, len(r.own.nodes))
+	if patience > 0 {
+		go hurry(asked, cancel, well, patience)
+	}
 	var wg sync.WaitGroup
 	for i, n := range r.own.nodes {
 		wg.Go(func() {
-			f, err := r.set.examine(ctx, n)
+			f, err := r.set.examine(asked, n)
 			cause := causeConnection
+			if err != nil && asked.Err() != nil && ctx.Err() == nil {
+				r.background.Go(func() { r.reconsider(r.life, n) })
+				err = fmt.Errorf("it did not answer within %s", patience)
+			}
 			if errors.Is(err, ErrGeneration) {
 				cause, errs[i] = causeGeneration, fmt.Errorf("engine %s: %w", n.id, err)
 			}
@@ -189,6 +208,7 @@ func (r *Router) meet(ctx context.Context) error {
 				n.facts, n.known = f, true
 				errs[i] = r.own.adopt(n)
 				r.own.expect(n)
+				well <- n.role
 			})
 		})
 	}
@@ -210,6 +230,25 @@ func (r *Router) meet(ctx context.Context) error {
 		return differ
 	}
 	return ctx.Err()
+}
+
+// hurry ends the wait for engines when the patience is over and one of each role is well; half as long
+// again, and any one will do, which serves alone.
+func hurry(ctx context.Context, cancel context.CancelFunc, well <-chan model.Role, patience time.Duration) {
+	over, enough := time.After(patience), time.After(patience*3/2)
+	for seen, least := map[model.Role]bool{}, 2; len(seen) < least || over != nil; {
+		select {
+		case role := <-well:
+			seen[role] = true
+		case <-over:
+			over = nil
+		case <-enough:
+			least = 1
+		case <-ctx.Done():
+			return
+		}
+	}
+	cancel()
 }
 
 // Addr is the address that is served, valid after Start.

@@ -31,7 +31,7 @@ const (
 )
 
 // completionStatuses are those of errors_table.go, and 200.
-var completionStatuses = []int{200, 400, 401, 404, 408, 413, 422, 429, 500, 502, 503, 504}
+var completionStatuses = []int{200, 400, 401, 404, 408, 413, 415, 422, 429, 500, 502, 503, 504}
 
 // Routes lists every route in the order of the page.
 func Routes() []Route {
@@ -45,7 +45,7 @@ func Routes() []Route {
 			func(r *Router) http.HandlerFunc { return r.completions(true) }},
 		{get, "/v1/models", "A list with the one model of the fleet.", []int{200}, GateOpen, false, func(r *Router) http.HandlerFunc { return r.models }},
 		{post, "/tokenize", "What the least busy engine answers to the same call, byte for byte. Without `model` the fleet's model is put in.",
-			[]int{200, 400, 401, 404, 413, 422, 429, 502, 503, 504}, GateKey, true, func(r *Router) http.HandlerFunc { return r.tokenize }},
+			[]int{200, 400, 401, 404, 408, 413, 415, 422, 429, 502, 503, 504}, GateKey, true, func(r *Router) http.HandlerFunc { return r.tokenize }},
 		{get, "/health", "`status`, `instances`, `available_instances`. 503 only when the router does not answer itself (`stuck`); use it for liveness.",
 			probe, GateOpen, false, func(r *Router) http.HandlerFunc { return r.healthDoc }},
 		{get, "/ready", "`status`, `control_ready`, `epoch`, `holder`, `reason`. 200 while requests are admitted, else 503 with the reason and `Retry-After: 1`; use it for load balancers.",
@@ -55,15 +55,17 @@ func Routes() []Route {
 		{http.MethodHead, "/metrics", "The head of that answer.", []int{200}, GateOpen, true, func(r *Router) http.HandlerFunc { return r.metrics.serve }},
 		{get, "/narwhal/state", "`narwhal.state` version 1: engines, roles, counters, the last decision, the condition of router and journal.", probe, GateOpen, false,
 			func(r *Router) http.HandlerFunc { return r.stateDoc }},
-		{get, "/narwhal/handoff", "`narwhal.handoff` version 1: what another router needs to go on. A standby polls it.", probe, GateOpen, false,
+		{get, "/narwhal/handoff", "`narwhal.handoff` version 1: what another router needs to go on. A standby polls it, and answers with what it follows itself, its age in seconds in `Narwhal-Handoff-Age`; it says in `Narwhal-Handoff-Kept` which document it has.", probe, GateOpen, false,
 			func(r *Router) http.HandlerFunc { return r.handoffDoc }},
 		{get, "/narwhal/targets", "The engines as Prometheus HTTP service discovery.", []int{200}, GateOpen, false, func(r *Router) http.HandlerFunc { return r.targets }},
 		{get, "/narwhal/lifecycle", "`narwhal.lifecycle` version 1: the lifecycle of each engine, a hold of the whole fleet, the last events.", []int{200}, GateOpen, false,
 			func(r *Router) http.HandlerFunc { return r.getLifecycle }},
-		{post, "/narwhal/lifecycle/drain", "Takes one engine out (`{\"engines\":[\"IID\"],\"deadline_s\":300}`), or holds the whole fleet (`{\"wave\":true}`). 409 says in `error` why not, 503 that this router does not control the fleet or that a contracted engine does not tell its process; 422 is a body of other types.",
+		{post, "/narwhal/lifecycle/drain", "Takes one engine out (`{\"engines\":[\"IID\"],\"deadline_s\":300}`), or holds the whole fleet (`{\"wave\":true}`). 409 says in `error` why not, 503 that this router does not control the fleet or that a contracted engine does not tell its process; 422 is a body of other types. With 200, `Narwhal-Order-Stored: true` says that the state file has the order, `Narwhal-Order-Replicated: true` that there is a standby that polls and each such has it.",
 			order, GateControl, false, func(r *Router) http.HandlerFunc { return r.guarded(r.drain) }},
-		{post, "/narwhal/lifecycle/readmit", "Takes a drained engine back after asking who it is, with an engine contract after validating its new process (`{\"engines\":[\"IID\"]}`), or ends the hold (`{\"wave\":true}`).", order, GateControl, false,
+		{post, "/narwhal/lifecycle/readmit", "Takes a drained engine back after asking who it is, with an engine contract after validating its new process (`{\"engines\":[\"IID\"]}`), or ends the hold (`{\"wave\":true}`). The same headers.", order, GateControl, false,
 			func(r *Router) http.HandlerFunc { return r.guarded(r.readmitCall) }},
+		{post, "/narwhal/lifecycle/activate", "Takes the profiles of engines (`{\"engines\":[\"IID\"],\"sha256\":\"DIGEST\"}`, `{\"wave\":true}` for all) from the store at `profiles.path` as it is now, while requests go on; `sha256`, where it is given, is the digest that the file must have. 409 says why not: an engine that serves takes no profile of another generation, so drain it first. 503: the file cannot be read. A standby takes them too.", order, GateControl, true,
+			func(r *Router) http.HandlerFunc { return r.guarded(r.activate) }},
 	}
 }
 
@@ -86,10 +88,12 @@ var Everywhere = []struct {
 }{
 	{http.StatusNotFound, "No such path: `{\"detail\":\"Not Found\"}`."},
 	{http.StatusMethodNotAllowed, "The path has no such method, HEAD included: `{\"detail\":\"Method Not Allowed\"}` with `Allow`."},
+	{http.StatusRequestTimeout, "The head did not arrive within `--header-timeout` of its first byte; type `request_timeout`, and the connection is closed."},
 	{http.StatusMisdirectedRequest, "The router listens on loopback and the `Host` header names somebody else; code `foreign_host`."},
 	{http.StatusExpectationFailed, "`Expect` asks for something else than `100-continue`; no body."},
 	{http.StatusNotImplemented, "`Transfer-Encoding` is something else than `chunked`; plain text, and the connection is closed."},
 	{http.StatusHTTPVersionNotSupported, "The request is of another version than HTTP/1; plain text, and the connection is closed."},
 	{http.StatusRequestHeaderFieldsTooLarge, "The head of the request is larger than `--max-header-bytes`."},
+	{http.StatusServiceUnavailable, "Clients have all their connections, and all are in a request. A few more are kept for `/health`, `/ready`, `/metrics` and `/narwhal/*`, and anything else on one of those is refused: code `connections`, `Retry-After: 1`, and the connection is closed."},
 	{http.StatusBadRequest, "The head is no HTTP; plain text, and the connection is closed."},
 }

@@ -109,9 +109,9 @@ func TestRefusalsBeforeAnyLeg(t *testing.T) {
 		retryAfter string
 		terminal   string
 	}{
-		{"bad json", `{"prompt":"x"`, 400, `{"error":{"message":"the request body is not valid JSON","type":"invalid_request_error","param":null,"code":null}}`, "", "invalid"},
+		{"bad json", `{"prompt":"x"`, 400, `{"error":{"message":"the request body is not valid JSON at byte offset 13: it ends within a value","type":"invalid_request_error","param":null,"code":null}}`, "", "invalid"},
 		{"array", `[1]`, 400, "the request body must be a JSON object", "", "invalid"},
-		{"empty", ``, 400, "not valid JSON", "", "invalid"},
+		{"empty", ``, 400, "the request body is empty", "", "invalid"},
 		{"model type", `{"model":3,"prompt":"x"}`, 400, `"model must be a string","type":"invalid_request_error","param":"model"`, "", "invalid"},
 		{"stream type", `{"stream":"yes","prompt":"x"}`, 400, `stream must be a boolean`, "", "invalid"},
 		{"n boolean", `{"n":true,"prompt":"x"}`, 400, `n must be an integer`, "", "invalid"},
@@ -119,7 +119,7 @@ func TestRefusalsBeforeAnyLeg(t *testing.T) {
 		{"messages", `{"messages":[1]}`, 400, `every item in messages must be an object`, "", "invalid"},
 		{"reserved", `{"prompt":"x","vllm_xargs":{"kv_transfer_params":{}}}`, 400, `vllm_xargs.kv_transfer_params is reserved for Narwhal`, "", "invalid"},
 		{"model", `{"model":"other","prompt":"x"}`, 404, `"code":"model_not_found"`, "", "invalid"},
-		{"size", `{"prompt":"` + strings.Repeat("x", 31000) + `"}`, 413, `{"error":{"message":"request body exceeds max_request_bytes","type":"request_too_large"}}`, "", "invalid"},
+		{"size", `{"prompt":"` + strings.Repeat("x", 31000) + `"}`, 413, `{"error":{"message":"request body exceeds max_request_bytes","type":"request_too_large","param":null,"code":null}}`, "", "invalid"},
 		{"prompt price", map[string]any{"prompt": long, "max_tokens": 4}, 429, `"type":"server_overloaded_error"`, "", "refused"},
 		{"engine 400", map[string]any{"prompt": "x", "max_tokens": 4, "temperature": -1}, 400, `"type":"invalid_request_error"`, "", "invalid"},
 	} {

@@ -22,6 +22,11 @@ import (
 // sglangBed is a router over SGLang engines in the given roles; "null" serves whole requests.
 func sglangBed(t *testing.T, roles ...string) *testbed {
 	t.Helper()
+	return sglangBedOf(t, nil, roles...)
+}
+
+func sglangBedOf(t *testing.T, change tweak, roles ...string) *testbed {
+	t.Helper()
 	b := &testbed{t: t, journal: filepath.Join(t.TempDir(), "journal.jsonl")}
 	cfg := Config{Fleet: fleetDoc(), Listen: "127.0.0.1:0", JournalPath: b.journal, PrefixAffinity: true, Logger: slog.New(slog.NewTextHandler(testWriter{t}, nil))}
 	cfg.Fleet.Engine.Backend = sglang.Name
@@ -56,6 +61,9 @@ func sglangBed(t *testing.T, roles ...string) *testbed {
 		rows = append(rows, profile.NewRow(entry.IID, IdentityDigest(id), curveOf(quick()), profile.Report{}))
 	}
 	cfg.Profiles = profile.NewStore(nil, rows...)
+	if change != nil {
+		change(&cfg)
+	}
 	r, err := New(cfg)
 	if err != nil {
 		t.Fatal(err)

@@ -82,7 +82,7 @@ func (r *Router) watchTenants(ctx context.Context) {
 
 func unauthorized() *failure {
 	return &failure{status: http.StatusUnauthorized, typ: "invalid_request_error", message: "no valid API key; send it as Authorization: Bearer KEY", terminal: journal.Rejected,
-		reason: model.ReasonUnauthorized, code: ptr("invalid_api_key"), hasCode: true}
+		reason: model.ReasonUnauthorized, code: ptr("invalid_api_key"), hasCode: true, hasParam: true}
 }
 
 // uncontrolled refuses an order of the lifecycle.
@@ -157,7 +157,7 @@ func (r *Router) guarded(h http.HandlerFunc) http.HandlerFunc {
 	return func(w http.ResponseWriter, q *http.Request) {
 		if foreignSite(q) {
 			f := coded(http.StatusForbidden, "foreign_site", "a web page of another site may not change the lifecycle")
-			f.typ = badRequest
+			f.typ, f.hasParam = badRequest, true
 			told(f, false)
 			writeBody(w, f.status, f.body())
 			return

@@ -2,10 +2,7 @@ package router
 
 import (
 	"context"
-	"errors"
-	"io"
 	"net/http"
-	"time"
 
 	"github.com/narwhal-fleet/narwhal/runtime/engine/splice"
 	"github.com/narwhal-fleet/narwhal/runtime/model"
@@ -22,10 +19,14 @@ func (r *Router) tokenize(w http.ResponseWriter, q *http.Request) {
 	var raw []byte
 	_, f := r.identify(q.Header)
 	if f == nil {
-		raw, f = r.tokenizeBody(w, q)
+		var b *payload
+		raw, b, f = r.tokenizeBody(ctx, w, q)
+		defer b.drop()
 	}
 	if f == nil {
-		raw, f = r.tokenized(ctx, raw)
+		held := r.answers.portion()
+		defer held.drop()
+		raw, f = r.tokenized(ctx, raw, held)
 	}
 	if f == nil {
 		writeBody(w, http.StatusOK, raw)
@@ -34,41 +35,36 @@ func (r *Router) tokenize(w http.ResponseWriter, q *http.Request) {
 	if f.retryAfter > 0 {
 		w.Header().Set("Retry-After", seconds(f.retryAfter))
 	}
-	if f.status > 0 { // else the client has left
+	if f.unsaid {
+		panic(http.ErrAbortHandler) // a client that only stopped sending would take 200 for an answer
+	}
+	if f.status > 0 { // else it was answered, or the client has left
 		told(f, false)
 		writeBody(w, f.status, f.body())
 	}
 }
 
-func (r *Router) tokenizeBody(w http.ResponseWriter, q *http.Request) ([]byte, *failure) {
-	out := http.NewResponseController(w)
-	_ = out.SetReadDeadline(time.Now().Add(r.set.HTTP.BodyTimeout))
-	limit := r.set.Fleet.Serving.MaxRequestBytes
-	raw, err := io.ReadAll(http.MaxBytesReader(w, q.Body, limit))
-	_ = out.SetReadDeadline(time.Time{})
-	var large *http.MaxBytesError
-	switch {
-	case errors.As(err, &large):
-		return nil, &failure{status: 413, typ: "request_too_large", message: "request body exceeds max_request_bytes"}
-	case err != nil:
-		w.Header().Set("Connection", "close")
-		return nil, invalid("", "the request body cannot be read")
+// tokenizeBody reads what the engine is sent. The caller drops the body when it was sent.
+func (r *Router) tokenizeBody(ctx context.Context, w http.ResponseWriter, q *http.Request) ([]byte, *payload, *failure) {
+	b, f := r.readBody(ctx, w, q, http.NewResponseController(w))
+	if f != nil {
+		return nil, b, f
 	}
-	o, err := splice.Parse(raw)
-	if err != nil {
-		return nil, invalid("", "the request body must be a JSON object")
+	o, f := parseObject(b.bytes)
+	if f != nil {
+		return nil, b, f
 	}
 	c := &call{object: o}
 	if v, ok := c.get("model"); ok {
 		if c.model, c.named = splice.String(v); !c.named {
-			return nil, invalid("model", "model must be a string")
+			return nil, b, invalid("model", "model must be a string")
 		}
-		return raw, c.served(r.set.Fleet.Model)
+		return b.bytes, b, c.served(r.set.Fleet.Model)
 	}
-	return o.Edit(nil, splice.Set{Key: "model", Value: quote(r.set.Fleet.Model)}), nil
+	return o.Edit(nil, splice.Set{Key: "model", Value: quote(r.set.Fleet.Model)}), b, nil
 }
 
-func (r *Router) tokenized(ctx context.Context, body []byte) ([]byte, *failure) {
+func (r *Router) tokenized(ctx context.Context, body []byte, held *portion) ([]byte, *failure) {
 	n := r.leastBusy(0)
 	if n == nil {
 		f := coded(503, "backend_unavailable", "No engines are available")
@@ -77,7 +73,7 @@ func (r *Router) tokenized(ctx context.Context, body []byte) ([]byte, *failure) 
 	}
 	ctx, cancel := context.WithTimeoutCause(ctx, max(r.set.count, r.set.health), errCount)
 	defer cancel()
-	raw, f := n.whole(ctx, "/tokenize", body, "", phaseAdmission, "tokenize answer", maxTokensAnswer)
+	raw, f := n.whole(ctx, "/tokenize", body, "", phaseAdmission, "tokenize answer", maxTokensAnswer, held)
 	if f != nil {
 		return nil, f
 	}

@@ -58,6 +58,7 @@ type Side struct {
 	alone float64 // P: its price without a queue
 	apart float64 // D: the share of its cost that a pair of one engine does not pay
 	ahead float64 // D: the share of its price that a pair of one engine does not pay
+	pace  float64 // D: seconds between tokens until the request comes
 	from  float64 // D: in how many seconds its batch is thin enough, at the soonest
 	tight bool    // D: full now, so that its room depends on when the request comes
 }

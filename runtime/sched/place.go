@@ -13,12 +13,12 @@ import (
 // to be cheaper. x may be nil.
 func Admit(s *model.Snapshot, r *model.Request, now float64, x *Scratch) Decision {
 	w := weigh(s, r, now, x)
-	found := w.whole(w.pick(false))
+	found := w.whole(w.lasting())
 	if !found && w.thins() {
-		found = w.pick(false)
+		found = w.lasting()
 	}
 	if (!found || w.slow()) && w.lend() {
-		found = w.pick(false)
+		found = w.lasting()
 	}
 	if found || s.Params.Open && w.pick(true) {
 		return w.placed()
@@ -127,16 +127,21 @@ type weighing struct {
 	i, j    int  // the pair that was picked
 	late    bool
 	hash    uint64 // of the request
+	seats   int    // of the request
+	answer  int    // its expected tokens, at least 1, and of each of its sequences
+	each    int
 }
 
 func weigh(s *model.Snapshot, r *model.Request, now float64, x *Scratch) weighing {
 	if x == nil {
 		x = &Scratch{}
 	}
-	if n := len(s.Engines); cap(x.prefills) < n {
+	if n := len(s.Engines); min(cap(x.prefills), cap(x.decodes)) < n {
 		x.prefills, x.decodes = make([]Side, 0, n), make([]Side, 0, n) // a lender is on both sides: n of each suffice
 	}
 	w := weighing{x: x, s: s, r: r, now: now, elapsed: max(0, now-r.Arrived), ps: x.prefills[:0], ds: x.decodes[:0], same: r.Unsplit, hash: fnv(14695981039346656037, r.ID)}
+	w.seats, w.answer = r.Seats(), max(1, r.Expected)
+	w.each = (w.answer + w.seats - 1) / w.seats
 	standInP, standInD := false, false
 	if !w.same {
 		p, d := w.usable()
@@ -150,17 +155,25 @@ func weigh(s *model.Snapshot, r *model.Request, now float64, x *Scratch) weighin
 		}
 		stands := !e.Pinned && !s.Params.FixedRoles
 		if w.same || e.Role == model.Prefill || standInP && stands {
-			w.ps = append(w.ps, Side{Engine: e.ID, index: i})
-			w.prefill(&w.ps[len(w.ps)-1], e)
+			w.prefill(side(&w.ps, e.ID, i), e)
 		}
 		if w.same || e.Role == model.Decode || standInD && stands {
-			w.ds = append(w.ds, Side{Engine: e.ID, index: i})
-			w.decode(&w.ds[len(w.ds)-1], e)
+			w.decode(side(&w.ds, e.ID, i), e)
 		}
 	}
 	w.own = len(w.ps)
 	x.prefills, x.decodes = w.ps, w.ds
 	return w
+}
+
+// side adds an engine to a list that has room for it, where it is: a Side is too large to be copied for
+// each engine.
+func side(list *[]Side, id string, index int) *Side {
+	n := len(*list)
+	*list = (*list)[:n+1]
+	c := &(*list)[n]
+	*c = Side{Engine: id, index: index}
+	return c
 }
 
 // usable reports which roles have a live engine that has not failed this request. For one
@@ -216,11 +229,11 @@ func (w *weighing) decode(c *Side, e *model.EngineView) {
 	}
 	r, kappa := w.r, e.Kappa()
 	c.Cached = r.Held(c.index)
-	// Tokens that the batch holds on average while this answer is made.
-	before := float64(kappa * e.Curve.Interval(e.DecodeRequests, e.DecodeTokens))
-	after := float64(kappa * e.Curve.Interval(e.DecodeRequests+1, e.DecodeTokens+r.Input))
-	c.Parts.Decode = float64(float64(max(1, r.Expected)) * after)
+	n := w.seats
+	after := float64(kappa * e.Curve.Interval(e.DecodeRequests+n, e.DecodeTokens+r.Input))
+	c.Parts.Decode = float64(float64(w.each) * after)
 	if e.DecodeRequests > 0 {
+		before := float64(kappa * e.Curve.Interval(e.DecodeRequests, e.DecodeTokens))
 		c.Parts.Slow = float64(max(0, after-before) * float64(e.DecodeRemaining))
 	}
 	if !w.same {
@@ -233,11 +246,12 @@ func (w *weighing) decode(c *Side, e *model.EngineView) {
 	c.apart = c.ahead + c.Parts.Penalty
 	c.Cost = c.Parts.Total()
 	c.Price = c.ahead + after
-	c.Interval = after
+	c.Interval, c.pace = after, after
 	c.micro = micro(c.Cost)
-	c.tight = e.DecodeRequests+1 > seats(e) || e.DecodeTokens+e.Held+r.Input+max(1, r.Expected) > e.Curve.TokenLimit()
+	all := seats(e)
+	c.tight = e.DecodeRequests+max(1, min(n, all)) > all || e.DecodeTokens+e.Held+r.Input+w.answer > e.Curve.TokenLimit()
 	// A request that misses even on an idle engine is not the batch's fault.
-	if par := &w.s.Params; c.Dropped == "" && after > par.TPOT && float64(kappa*e.Curve.Interval(1, r.Input)) <= par.TPOT {
+	if par := &w.s.Params; c.Dropped == "" && after > par.TPOT && float64(kappa*e.Curve.Interval(n, r.Input)) <= par.TPOT {
 		c.Dropped = model.ReasonTPOT
 	}
 }
@@ -250,6 +264,10 @@ func seats(e *model.EngineView) int {
 	}
 	return e.Curve.MaxRequests
 }
+
+// takes is how many seats of an engine a request needs. Of more sequences than it has seats the
+// rest waits in the engine.
+func takes(e *model.EngineView, r *model.Request) int { return max(1, min(r.Seats(), seats(e))) }
 
 // full reports whether KV that P holds for handoffs leaves no room for another prompt: such
 // blocks cannot be evicted before they are read or their lease ends.
@@ -271,9 +289,9 @@ func (w *weighing) room(p, d *Side) model.Reason {
 	if p.index != d.index {
 		ready += d.ahead
 	}
-	requests, tokens := e.Occupied(w.now, ready, d.Interval)
+	requests, tokens := e.Occupied(w.now, ready, d.pace)
 	switch {
-	case requests+1 > seats(e):
+	case requests+takes(e, w.r) > seats(e):
 		return model.ReasonSlotWait
 	case tokens+e.Held+w.r.Input+max(1, w.r.Expected) > e.Curve.TokenLimit() && requests > 0:
 		return model.ReasonKVCapacity
@@ -335,12 +353,15 @@ func (w *weighing) cheapest(late bool) bool {
 			least, soonest = min(least, d.micro), min(soonest, d.Price)
 		}
 	}
+	if least == math.MaxInt64 {
+		return false
+	}
 	for i := range w.ps {
 		if p := &w.ps[i]; open(p, late) && (first < 0 || w.better(p.micro, p, nil, w.ps[first].micro, &w.ps[first], nil)) {
 			first = i
 		}
 	}
-	if first < 0 || least == math.MaxInt64 {
+	if first < 0 {
 		return false
 	}
 	budget := w.s.Params.Budget()

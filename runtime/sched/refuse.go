@@ -162,7 +162,7 @@ func (w *weighing) mark(budget float64) {
 		c := &w.ds[j]
 		if c.Dropped == "" && c.tight {
 			c.Dropped = model.ReasonSlotWait
-			if e := &w.s.Engines[c.index]; e.DecodeRequests+1 <= seats(e) {
+			if e := &w.s.Engines[c.index]; e.DecodeRequests+takes(e, w.r) <= seats(e) {
 				c.Dropped = model.ReasonKVCapacity
 			}
 		} else if c.Dropped == "" && w.elapsed+p+c.Price > budget {

@@ -131,6 +131,34 @@ func TestSeatsAreCountedWhenTheyAreNeeded(t *testing.T) {
 	}
 }
 
+// Several answers to one request take a seat each and are made at the pace of all of them.
+func TestSequencesTakeSeats(t *testing.T) {
+	p, d := engine("p", model.Prefill), engine("d", model.Decode)
+	of := func(d model.EngineView, sequences, expected int) Decision {
+		r := request(500, expected)
+		r.Sequences = sequences
+		return admit(snapshot(p, d), r, 100)
+	}
+	decoder := func(x Decision) Side {
+		i := slices.IndexFunc(x.Decodes, func(s Side) bool { return s.Engine == "d" })
+		return x.Decodes[i]
+	}
+	one, many := decoder(of(d, 0, 100)), decoder(of(d, 40, 4000))
+	if want := curve.Interval(40, 500) / curve.Interval(1, 500); math.Abs(many.Interval/one.Interval-want) > 1e-9 {
+		t.Errorf("40 sequences are made at %v, one at %v, want a ratio of %v", many.Interval, one.Interval, want)
+	}
+	d.DecodeRequests, d.DecodeTokens = 100, 20000
+	d.Later = residents([]model.Resident{{Tokens: 20000, Remaining: 100 * 5000, Sequences: 100}})
+	for sequences, want := range map[int]bool{1: true, 28: true, 29: false, 128: false} {
+		if got := of(d, sequences, 100*sequences); got.Placed != want || !want && got.Refused != model.ReasonSlotWait {
+			t.Errorf("%d beside 100 of 128: placed %v, refused %q", sequences, got.Placed, got.Refused)
+		}
+	}
+	if got := of(engine("d", model.Decode), 1000, 1000); !got.Placed {
+		t.Errorf("more than an idle engine has seats: %q", got.Refused)
+	}
+}
+
 func TestTiesSpreadOverAnIdleFleet(t *testing.T) {
 	s := snapshot(engine("p0", model.Prefill), engine("p1", model.Prefill), engine("d0", model.Decode), engine("d1", model.Decode))
 	pairs := map[string]int{}

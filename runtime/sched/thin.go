@@ -13,7 +13,7 @@ const (
 	thinned = 0.98
 	// mostThinned is how many engines are looked at; reading all residents of more would take
 	// longer than a decision may.
-	mostThinned = 8
+	mostThinned = 4
 )
 
 // thins lets decode engines that are too slow now take the request where enough of their
@@ -26,7 +26,7 @@ func (w *weighing) thins() bool {
 	if w.same {
 		return false
 	}
-	any := false
+	any, budget := false, w.s.Params.Budget()
 	var few [mostThinned]int
 	for _, j := range w.fastest(&few) {
 		d := &w.ds[j]
@@ -36,10 +36,12 @@ func (w *weighing) thins() bool {
 		}
 		soonest, latest := math.Inf(1), 0.0
 		for i := range w.ps {
-			if p := &w.ps[i]; p.Dropped == "" && w.price(p, d) <= w.s.Params.Budget() {
-				soonest, latest = min(soonest, p.ends()), max(latest, p.ends())
+			if p := &w.ps[i]; p.Dropped == "" && w.price(p, d) <= budget {
+				ends := p.ends()
+				soonest, latest = min(soonest, ends), max(latest, ends)
 			}
 		}
+		d.pace = max(w.s.Params.TPOT, w.before(e))
 		switch {
 		case latest == 0:
 		case w.thin(e, d, soonest):
@@ -53,17 +55,16 @@ func (w *weighing) thins() bool {
 
 // thin reports whether an engine keeps the pace with the request in so many seconds.
 func (w *weighing) thin(e *model.EngineView, d *Side, in float64) bool {
-	pace := w.s.Params.TPOT
-	requests, tokens := e.Later.Occupied(w.now, w.now+in+d.ahead, max(pace, w.before(e)))
-	return float64(e.Kappa()*e.Curve.Interval(requests+1, tokens+w.r.Input)) <= thinned*pace
+	requests, tokens := e.Later.Occupied(w.now, w.now+in+d.ahead, d.pace)
+	return float64(e.Kappa()*e.Curve.Interval(requests+w.seats, tokens+w.r.Input)) <= thinned*w.s.Params.TPOT
 }
 
 // ends is in how many seconds the prefill is expected to end.
 func (p *Side) ends() float64 { return p.Parts.Queue + p.Parts.Prefill }
 
-// before is the pace of an engine's batch without the request.
+// before is the pace of those that decode on an engine now.
 func (w *weighing) before(e *model.EngineView) float64 {
-	return float64(e.Kappa() * e.Curve.Interval(e.DecodeRequests, e.DecodeTokens))
+	return float64(e.Kappa() * e.Curve.Interval(e.DecodeRequests-e.ComingRequests, e.DecodeTokens-e.ComingTokens))
 }
 
 // fastest are those of the engines that are too slow now which are looked at.

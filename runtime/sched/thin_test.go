@@ -60,6 +60,20 @@ func TestBatchesThinOut(t *testing.T) {
 	}
 }
 
+// Those who decode on an engine set the pace at which they leave it, not those whose prompts are
+// still prefilled elsewhere.
+func TestPaceIsOfThoseWhoDecode(t *testing.T) {
+	d := decoding(engine("d", model.Decode), 1000, many(80, 24)...)
+	late := d.Later.(residents)
+	for range 80 {
+		late = append(late, model.Resident{Ready: 105, Tokens: 1000, Remaining: 24})
+	}
+	d.Later, d.DecodeRequests, d.DecodeTokens, d.ComingRequests, d.ComingTokens = late, 160, 160000, 80, 80000
+	if got := admit(snapshot(queued(engine("p", model.Prefill), 1.6), d), request(500, 100), 100); !got.Placed {
+		t.Errorf("refused for %q: by then all who decode now have left", got.Refused)
+	}
+}
+
 // genResidents fills the decode engines of a snapshot with residents that are known one by one.
 func genResidents(t *rapid.T) model.Snapshot {
 	s := genSnapshot(t)
@@ -86,39 +100,51 @@ func TestLongerDeadlineNeverRefuses(t *testing.T) {
 	})
 }
 
-// A request is refused if and only if no pair keeps the promise: now, or when the prefill of the
-// soonest or the latest engine within the deadline ends.
+// A request is placed only if a pair keeps the promise: now, or when the prefill of the soonest or
+// the latest engine within the deadline ends. It is refused only if no pair does, or the batch of
+// each that does outgrows the pace.
 func TestRefusedOnlyWithoutAPair(t *testing.T) {
 	rapid.Check(t, func(t *rapid.T) {
 		s := genResidents(t)
 		s.Params.Lend = 0
 		r := request(rapid.IntRange(1, 20000).Draw(t, "input"), rapid.IntRange(1, 500).Draw(t, "expected"))
-		if d := admit(s, r, 100); d.Placed != feasible(s, r) {
-			t.Fatalf("a pair keeps the promise: %v, but %+v", feasible(s, r), d)
+		d := admit(s, r, 100)
+		if some, lasting := feasible(s, r); d.Placed && !some || !d.Placed && lasting {
+			t.Fatalf("a pair keeps the promise: %v, and as its batch grows: %v, but %+v", some, lasting, d)
 		}
 	})
 }
 
-func feasible(s model.Snapshot, r model.Request) bool {
+// feasible reports whether a pair keeps the promise, and whether a decode engine of one does beside
+// all prefill engines as its batch grows.
+func feasible(s model.Snapshot, r model.Request) (some, lasting bool) {
 	w := weigh(&s, &r, 100, nil)
-	if _, within := exhaustive(s, r); within {
-		return true
-	}
-	w.thins()
-	for i := range w.ps {
+	_, some = exhaustive(s, r)
+	look := func(thinned bool) {
 		for j := range w.ds {
-			p, d := &w.ps[i], &w.ds[j]
+			d := &w.ds[j]
 			e := &s.Engines[d.index]
-			if p.Dropped != "" || d.Dropped != "" || w.price(p, d) > s.Params.Budget() {
-				continue
+			found, grows := false, false
+			for i := range w.ps {
+				p := &w.ps[i]
+				if p.Dropped != "" || d.Dropped != "" || w.price(p, d) > s.Params.Budget() || w.room(p, d) != "" {
+					continue
+				}
+				n, k := e.Occupied(100, 100+p.ends()+d.ahead, max(s.Params.TPOT, d.pace))
+				if !thinned || e.Kappa()*e.Curve.Interval(n+1, k+r.Input) <= s.Params.TPOT {
+					found, grows = true, grows || w.outgrows(p, d)
+				}
 			}
-			n, k := e.Occupied(100, 100+p.ends()+d.ahead, max(s.Params.TPOT, w.before(e)))
-			if e.Kappa()*e.Curve.Interval(n+1, k+r.Input) <= s.Params.TPOT && w.room(p, d) == "" {
-				return true
-			}
+			some, lasting = some || found, lasting || found && !grows
 		}
 	}
-	return false
+	look(false)
+	if lasting {
+		return some, lasting
+	}
+	w.thins()
+	look(true)
+	return some, lasting
 }
 
 // BenchmarkAdmitDense refuses one request on a fleet whose batches all are at their pace.

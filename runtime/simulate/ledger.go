@@ -46,6 +46,7 @@ func (e *engine) look(now float64) {
 	v.PrefillRequests = e.waiting
 	v.DecodeRequests = len(e.pending) + e.live
 	v.DecodeTokens = e.pendIn + e.joinIn + e.tokens + (s-e.steps)*r
+	v.ComingRequests, v.ComingTokens = len(e.pending), e.pendIn
 	v.DecodeRemaining = e.pendOut + e.joinOut + e.remaining(s)
 }
 
@@ -152,8 +153,14 @@ func (e *engine) settle(now float64) {
 	if dt <= 0 || e.live == 0 || e.waiting > 0 || e.plain {
 		return
 	}
-	kv := e.joinIn + e.tokens + (s-e.steps)*r
-	e.decodeWork = e.decodeWork.Add(dt, float64(made)/float64(e.live)*e.v.Curve.Interval(e.live, kv), e.memory, e.v.Correction)
+	fresh, freshIn := 0, 0
+	if s == e.steps {
+		for _, j := range e.fresh {
+			fresh, freshIn = fresh+1, freshIn+j.input
+		}
+	}
+	work := e.v.Curve.Decoding(made, r-fresh, e.tokens+(s-e.steps)*r-freshIn, e.join.len()+fresh, e.joinIn+freshIn)
+	e.decodeWork = e.decodeWork.Add(dt, work, e.memory, e.v.Correction)
 }
 
 // roll closes a monitoring interval of dt seconds.

@@ -24,7 +24,8 @@ func (a lexical) before(b lexical) bool {
 // It returns an index, -1 without an engine.
 func (f *fleet) lexPrefill(input int) int {
 	return f.least(model.Prefill, nil, func(e *engine) lexical {
-		work := e.whole + e.v.Prefill(input)
+		wait, _ := e.queued(f.now)
+		work := wait + e.v.Prefill(input)
 		_, tokens := e.resident(f.now)
 		return lexical{float64(tokens), work, work <= f.snap.Params.TTFT}
 	})
@@ -37,7 +38,8 @@ func (f *fleet) lexDecode(input int, producer *engine) int {
 	cost := func(e *engine) lexical {
 		requests, tokens := e.resident(f.now)
 		over := float64(tokens+input) - mostTokens(e.v, f.snap.Params.TPOT, requests+1)
-		return lexical{float64(e.waitIn), over, over <= 0}
+		_, queued := e.queued(f.now)
+		return lexical{float64(queued), over, over <= 0}
 	}
 	if i := f.least(model.Decode, producer, cost); i >= 0 {
 		return i
@@ -90,9 +92,20 @@ func mostTokens(e *model.EngineView, tpot float64, requests int) float64 {
 	return most
 }
 
+// queued is the predicted prefill that an engine has, and the tokens of its prompts.
+func (e *engine) queued(now float64) (seconds float64, tokens int) {
+	if e.window != nil {
+		return e.window.queued(now)
+	}
+	return e.whole, e.waitIn
+}
+
 // resident is what decodes on an engine or waits to: requests and tokens, without those that
 // are still in prefill elsewhere.
 func (e *engine) resident(now float64) (requests, tokens int) {
+	if e.window != nil {
+		return e.window.resident(now)
+	}
 	r := len(e.batch)
 	return e.live, e.joinIn + e.tokens + (e.stepsBy(now)-e.steps)*r
 }

@@ -72,10 +72,12 @@ func (a *arrow) loads(f *fleet) (prefill, decode float64, p, d int) {
 		switch {
 		case !e.v.Live:
 		case e.v.Role == model.Prefill:
-			p, prefill = p+1, prefill+e.whole/par.TTFT
+			wait, _ := e.queued(f.now)
+			p, prefill = p+1, prefill+wait/par.TTFT
 		default:
 			d++
-			if idle := e.v.Curve.Interval(0, 0); e.live == 0 {
+			requests, _ := e.resident(f.now)
+			if idle := e.v.Curve.Interval(0, 0); requests == 0 {
 			} else if idle >= par.TPOT {
 				decode += e.v.Gap / par.TPOT
 			} else {

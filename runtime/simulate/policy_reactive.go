@@ -39,7 +39,8 @@ func (a *reactive) place(f *fleet, r *model.Request) placement {
 	}
 	e := f.engines[p]
 	own, budget := e.v.Prefill(r.Input), f.snap.Params.Budget()
-	ready := f.now + e.whole + own
+	wait, _ := e.queued(f.now)
+	ready := f.now + wait + own
 	price := ready - r.Arrived + f.handoff
 	if price > budget || !a.seated(f, r, ready, price) {
 		return placement{}
@@ -93,6 +94,19 @@ func (a *reactive) start(f *fleet, seats int, ready, step float64) (at float64, 
 		}
 	}
 	for _, e := range f.engines {
+		if e.window != nil {
+			e.window.each(f.now, func(r told) {
+				switch {
+				case r.Ready > f.now:
+					a.holds = append(a.holds, hold{r.Ready, r.Remaining, r.Tokens + r.Remaining})
+				case r.first > 0 || r.here:
+					note(until(f.now, r.Remaining), r.Tokens+r.Remaining)
+				default:
+					a.holds = append(a.holds, hold{f.now, r.Remaining, r.Tokens + r.Remaining})
+				}
+			})
+			continue
+		}
 		steps := e.stepsBy(f.now)
 		for _, j := range e.batch {
 			note(until(f.now, e.due(j, steps)), j.input+j.told)
@@ -175,6 +189,17 @@ func paced(f *fleet, r *model.Request, start, step float64) bool {
 		}
 		hopeless = hopeless && float64(r.Input) > mostTokens(e.v, tpot, 1)
 		requests, tokens, steps := 0, 0, e.stepsBy(f.now)
+		if e.window != nil {
+			e.window.each(f.now, func(r told) {
+				if r.Ready <= f.now && f.now+float64(float64(r.Remaining)*step) > start {
+					requests, tokens = requests+1, tokens+r.Tokens
+				}
+			})
+			if float64(tokens+r.Input) <= mostTokens(e.v, tpot, requests+1) {
+				return true
+			}
+			continue
+		}
 		for _, j := range e.batch {
 			if f.now+float64(float64(e.due(j, steps))*step) > start {
 				requests, tokens = requests+1, tokens+j.input+j.output-(j.leaves-steps)

@@ -15,6 +15,7 @@ type faults struct {
 	space  atomic.Int64 // bytes that SFTP may still write; negative = no limit
 	mu     sync.Mutex
 	muted  chan struct{} // closed to let traffic pass again; nil = not muted
+	cut    atomic.Int64  // bytes that may still come in on one connection after another; 0 = no limit
 }
 
 // gatedConn holds traffic back while its server is muted.
@@ -26,6 +27,10 @@ type gatedConn struct {
 func (c *gatedConn) Read(b []byte) (int, error) {
 	n, err := c.Conn.Read(b)
 	c.faults.pass()
+	if c.faults.spend(int64(n)) {
+		_ = c.Conn.Close()
+		return 0, net.ErrClosed
+	}
 	return n, err
 }
 
@@ -86,6 +91,22 @@ func (s *Server) SetHostKey(private []byte) error {
 
 // FillAfter lets SFTP write n more bytes and then fails with ENOSPC; a negative n lifts the limit.
 func (s *Server) FillAfter(n int64) { s.faults.space.Store(n) }
+
+// CutAfter drops the connection on which the n-th byte from now comes in, once; 0 lifts it.
+func (s *Server) CutAfter(n int64) { s.faults.cut.Store(max(n, 0)) }
+
+// spend counts bytes that came in; it is true once, when a cut is due.
+func (f *faults) spend(n int64) bool {
+	for {
+		left := f.cut.Load()
+		if left == 0 {
+			return false
+		}
+		if f.cut.CompareAndSwap(left, max(left-n, 0)) {
+			return left <= n
+		}
+	}
+}
 
 // take reserves n bytes of the simulated space.
 func (f *faults) take(n int64) bool {

@@ -95,7 +95,8 @@ func killAll(namespace string) {
 }
 
 // serve starts the host's sshd. "ip netns exec" lays the files of /etc/netns/NAME over those of
-// /etc for what it starts, which gives the host accounts of its own.
+// /etc for what it starts, which gives the host accounts of its own. An IPC namespace of its own
+// keeps two hosts from sharing memory, which would carry what must go over the network.
 func serve(t testing.TB, sshd string, h *HostInfo, dir, keys string) {
 	t.Helper()
 	h.RootHome, h.UserHome = filepath.Join(dir, "root"), filepath.Join(dir, "home")
@@ -130,7 +131,7 @@ func serve(t testing.TB, sshd string, h *HostInfo, dir, keys string) {
 		t.Fatal(err)
 	}
 	var log bytes.Buffer
-	cmd := exec.Command("ip", "netns", "exec", h.Namespace, sshd, "-D", "-e", "-f", config)
+	cmd := exec.Command("ip", "netns", "exec", h.Namespace, "unshare", "--ipc", sshd, "-D", "-e", "-f", config)
 	cmd.Stderr = &log
 	if err := cmd.Start(); err != nil {
 		t.Fatal(err)

@@ -11,6 +11,7 @@ import (
 	"github.com/narwhal-fleet/narwhal/runtime/engine/conformance"
 	"github.com/narwhal-fleet/narwhal/runtime/engine/sglang"
 	"github.com/narwhal-fleet/narwhal/runtime/engine/simulated"
+	"github.com/narwhal-fleet/narwhal/runtime/engine/simulated/simulatedtest"
 	"github.com/narwhal-fleet/narwhal/runtime/engine/vllm"
 )
 
@@ -24,17 +25,7 @@ func start(t *testing.T, side string, change func(*simulated.Config)) (*simulate
 			MaxNumSeqs: 16, MaxBatched: 2048, LeaseS: 30, HandshakeS: 0.01, TransferS: 0.001, PrefixCaching: true,
 		},
 	}
-	if change != nil {
-		change(&cfg)
-	}
-	s, err := simulated.New(cfg)
-	if err != nil {
-		t.Fatal(err)
-	}
-	if err := s.Start(t.Context()); err != nil {
-		t.Fatal(err)
-	}
-	t.Cleanup(s.Stop)
+	s := simulatedtest.Start(t, cfg, change)
 	c, err := engine.NewClient(s.URL(), engine.Options{})
 	if err != nil {
 		t.Fatal(err)

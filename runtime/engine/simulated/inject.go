@@ -4,6 +4,7 @@ import (
 	"encoding/json"
 	"errors"
 	"fmt"
+	"math"
 	"slices"
 	"time"
 
@@ -29,7 +30,7 @@ const (
 	faultDeath      = "core-death"      // the core dies
 	faultExpire     = "expire"          // all leases end now
 	faultRecycle    = "recycle"         // and the freed blocks are overwritten
-	faultClock      = "clock"           // seconds added to the times that answers show
+	faultClock      = "clock"           // factor seconds by which the times that answers show are off
 	faultBusy       = "busy"            // n: 503
 	faultStatus     = "status"          // n: any leg answers with a status
 	faultLeg1       = "leg1-status"     // n: a prefilling leg does
@@ -46,6 +47,16 @@ const (
 	faultEOF        = "eof"             // n, after tokens: end without [DONE]
 	faultReset      = "reset"           // n, after tokens: the connection breaks
 	faultClear      = "clear"           // ends all of the above that can end
+)
+
+// mostSkew is how far the clock may be off, in seconds: thirty years.
+const mostSkew = 1e9
+
+// mostSlow is how many times slower steps may be, mostForS how long a fault may last that names
+// its time, in seconds.
+const (
+	mostSlow = 1e6
+	mostForS = 1e9
 )
 
 // counted kinds are spent by use.
@@ -75,6 +86,9 @@ type Injection struct {
 // Inject plays a failure, whether or not the routes for it are open.
 func (s *Server) Inject(in Injection) error {
 	on := in.On == nil || *in.On
+	if !(in.ForS >= 0 && in.ForS <= mostForS) {
+		return fmt.Errorf("inject %s: for_s is 0 to %g", in.Kind, float64(mostForS))
+	}
 	switch in.Kind {
 	case faultKill:
 		s.run(func() { s.finish(ErrKilled) })
@@ -117,8 +131,8 @@ func (s *Server) inject(now time.Time, in Injection, on bool) error {
 	case faultJoin:
 		f.shape.join = in.Count
 	case faultSlow:
-		if in.Factor <= 0 {
-			return errors.New("inject slow: factor must be positive")
+		if !(in.Factor >= 1/mostSlow && in.Factor <= mostSlow) {
+			return fmt.Errorf("inject slow: factor must be %g to %g", 1/float64(mostSlow), float64(mostSlow))
 		}
 		s.core.Slow = in.Factor
 	case faultDeath:
@@ -128,7 +142,10 @@ func (s *Server) inject(now time.Time, in Injection, on bool) error {
 	case faultRecycle:
 		s.core.Recycle(now)
 	case faultClock:
-		s.skew += core.Seconds(in.Factor)
+		if math.Abs(in.Factor) > mostSkew {
+			return fmt.Errorf("inject clock: factor must be within %g s of the clock", float64(mostSkew))
+		}
+		s.skew = core.Seconds(in.Factor)
 	case faultClear:
 		s.clear(now)
 	default:
@@ -176,6 +193,7 @@ func (s *Server) clear(now time.Time) {
 	s.faults.hang(false)
 	s.faults = faults{}
 	s.core.Slow, s.core.Wide = 0, false
+	s.skew = 0
 	s.core.Pause(now, false)
 	s.freeze(now, false)
 }

@@ -269,6 +269,13 @@ var ofEngine = map[string]func(bench){
 		if err != nil || before.ProcessStart-after.ProcessStart < 3599 {
 			b.Fatal(before, after, err)
 		}
+		b.play(b.d, Injection{Kind: "clear"})
+		if cleared, err := b.dc.Identity(limited(b.T)); err != nil || cleared.ProcessStart != before.ProcessStart {
+			b.Fatal("clear left the clock", cleared, err)
+		}
+		if err := b.d.Inject(Injection{Kind: "clock", Factor: 1e300}); err == nil {
+			b.Fatal("a clock of another age was taken")
+		}
 	},
 }
 

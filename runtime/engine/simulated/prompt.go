@@ -121,7 +121,7 @@ func (in promptInput) present() *refusal {
 	if len(in.messages) == 0 {
 		return badRequest("", "a conversation needs at least one message")
 	}
-	if len(in.tools) == 0 || string(in.tools) == "[]" {
+	if len(in.tools) == 0 || string(in.tools) == "[]" || string(in.tools) == "null" {
 		return nil
 	}
 	switch choice := string(in.choice); {

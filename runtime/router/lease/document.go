@@ -6,7 +6,9 @@ import (
 	"errors"
 	"fmt"
 	"io"
+	"maps"
 	"math"
+	"slices"
 	"strconv"
 	"strings"
 	"time"
@@ -116,29 +118,49 @@ func decode(data []byte) (Document, error) {
 	var d Document
 	var schema string
 	var version int64
-	for key, read := range map[string]func(any) bool{
+	read := map[string]func(any) bool{
 		"schema": func(v any) bool { return text(v, &schema) }, "schema_version": func(v any) bool { return integer(v, &version) },
 		"epoch": func(v any) bool { return integer(v, &d.Epoch) }, "holder": func(v any) bool { return text(v, &d.Holder) },
 		"expires_at": func(v any) bool { return number(v, &d.ExpiresAt) }, "updated_at": func(v any) bool { return number(v, &d.UpdatedAt) },
-	} {
-		v, ok := members[key]
-		if !ok {
-			return Document{}, malformed("key %s is missing", key)
-		}
-		if !read(v) {
-			return Document{}, malformed("key %s has a wrong value", key)
+	}
+	var missing, wrong []string
+	for _, key := range slices.Sorted(maps.Keys(read)) {
+		if v, ok := members[key]; !ok {
+			missing = append(missing, key)
+		} else if !read[key](v) {
+			wrong = append(wrong, key)
 		}
 		delete(members, key)
+	}
+	switch {
+	case len(missing) > 0:
+		return Document{}, malformed("missing keys: %s", strings.Join(missing, ", "))
+	case len(wrong) > 0:
+		return Document{}, malformed("keys with a wrong value: %s", strings.Join(wrong, ", "))
 	}
 	switch {
 	case len(members) > 0:
 		return Document{}, malformed("%d unknown keys", len(members))
 	case schema != Schema || version != SchemaVersion:
 		return Document{}, malformed("is %.64q version %d, want %s version %d", schema, version, Schema, SchemaVersion)
-	case d.Epoch < 1 || d.Epoch > maxEpoch:
+	case d.Epoch < 1 || d.Epoch >= maxEpoch: // the one after it must be readable too
 		return Document{}, malformed("epoch %d is out of range", d.Epoch)
 	}
 	return d, checkHolder(d.Holder)
+}
+
+// ErrNoEpoch: no epoch is left that every reader of JSON has exactly.
+var ErrNoEpoch = errors.New("claim lease: no epoch is left after the stored one: stop all routers, remove the lease and the files beside it, and start one")
+
+// Exhausted reports whether an epoch is beyond those that are read.
+func Exhausted(epoch int64) bool { return epoch >= maxEpoch }
+
+// CheckID refuses a router's name that no holder's may begin with.
+func CheckID(id string) error {
+	if len(NewHolder(id)) > maxHolder || strings.ContainsFunc(id, unicode.IsControl) || !utf8.ValidString(id) {
+		return fmt.Errorf("the router's name is longer than %d bytes, no UTF-8 or holds control characters", maxHolder-len(NewHolder("")))
+	}
+	return nil
 }
 
 func checkHolder(h string) error {

@@ -4,6 +4,7 @@ import (
 	"bytes"
 	"errors"
 	"os"
+	"path/filepath"
 	"strings"
 	"testing"
 	"time"
@@ -123,5 +124,42 @@ func TestNewHolder(t *testing.T) {
 	a, b := NewHolder("router-a"), NewHolder("router-a")
 	if a == b || !strings.HasPrefix(a, "router-a:") || len(a) != len("router-a:")+32 {
 		t.Errorf("%s, %s", a, b)
+	}
+}
+
+// One text for what is missing or wrong, however often it is read.
+func TestRefusalsAreOneText(t *testing.T) {
+	for text, want := range map[string]string{
+		"{}":                             "missing keys: epoch, expires_at, holder, schema, schema_version, updated_at",
+		`{"epoch":1,"schema":"x","y":1}`: "missing keys: expires_at, holder, schema_version, updated_at",
+		`{"epoch":"1","expires_at":1,"holder":2,"schema":"x","schema_version":1,"updated_at":-1}`: "keys with a wrong value: epoch, holder, updated_at",
+	} {
+		for range 20 {
+			if _, err := Decode([]byte(text)); err == nil || !strings.HasSuffix(err.Error(), want) {
+				t.Fatalf("%s: %v", text, err)
+			}
+		}
+	}
+}
+
+// The last epoch that can be read has none after it: the claim says so, and nothing is written.
+func TestNoEpochIsLeft(t *testing.T) {
+	path := filepath.Join(t.TempDir(), "lease.json")
+	last := Make("b:0123", maxEpoch-1, time.Now().Add(-time.Hour), time.Second).Encode()
+	if _, err := Decode(last); err != nil {
+		t.Fatal(err)
+	}
+	if err := os.WriteFile(path, last, 0o600); err != nil {
+		t.Fatal(err)
+	}
+	l, err := NewFile(FileOptions{Path: path, Holder: NewHolder("a"), TTL: testTTL, Margin: testMargin})
+	if err != nil {
+		t.Fatal(err)
+	}
+	if _, err := l.Claim(t.Context()); !errors.Is(err, ErrNoEpoch) {
+		t.Errorf("%v", err)
+	}
+	if got, err := os.ReadFile(path); err != nil || !bytes.Equal(got, last) {
+		t.Errorf("%s, %v", got, err)
 	}
 }

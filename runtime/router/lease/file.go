@@ -8,6 +8,7 @@ import (
 	"io/fs"
 	"os"
 	"path/filepath"
+	"sync"
 	"sync/atomic"
 	"syscall"
 	"time"
@@ -48,7 +49,8 @@ type File struct {
 	// gap is the lack of a readable document as this File's claims have seen it.
 	gap gap
 	// seen is the highest epoch that this File has read or claimed.
-	seen atomic.Pointer[Document]
+	seen  atomic.Pointer[Document]
+	swept sync.Once
 }
 
 // NewFile checks the options; it touches nothing but the folder's file system number.
@@ -97,6 +99,7 @@ func (l *File) exclusive(ctx context.Context, f func() error) error {
 // Claim implements Lease.
 func (l *File) Claim(ctx context.Context) (t Term, err error) {
 	err = l.exclusive(ctx, func() error {
+		l.swept.Do(func() { atomicfile.Sweep(l.o.Path) })
 		d, mark, err := l.read()
 		now, had := time.Now(), l.alive.f != nil
 		epoch := max(d.Epoch, l.known().Epoch) + 1
@@ -129,6 +132,9 @@ func (l *File) Claim(ctx context.Context) (t Term, err error) {
 
 // put names the holder in the alive file, then in the lease.
 func (l *File) put(epoch int64, now time.Time) (Term, error) {
+	if Exhausted(epoch) {
+		return Term{}, ErrNoEpoch
+	}
 	if l.proof {
 		l.why = l.alive.hold(l.o.Holder, epoch)
 	}

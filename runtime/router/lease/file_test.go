@@ -369,6 +369,8 @@ func TestEpochsGoOnFromWhatWasSeen(t *testing.T) {
 	b := openFile(t, path, "b", ProofOff)
 	wantHeld(t, b, "x")
 	check(t, os.WriteFile(path, Make("y", 1, time.Now(), 0).Encode(), 0o600))
+	wantHeld(t, b, "x") // it is still valid
+	b.gap.since = b.gap.since.Add(-testTTL)
 	if term := claim(t, b); term.Epoch != 42 {
 		t.Errorf("claimed epoch %d", term.Epoch)
 	}
@@ -530,5 +532,19 @@ func TestNewFileRefuses(t *testing.T) {
 		if _, err := NewFile(o); err == nil {
 			t.Errorf("%+v passes", o)
 		}
+	}
+}
+
+// TestSweeps: a claimant removes what a killed router left beside the lease, and not what others did.
+func TestSweeps(t *testing.T) {
+	dir := t.TempDir()
+	path := filepath.Join(dir, "lease.json")
+	for _, name := range []string{".atomic-lease.json-12", ".atomic-state.json-12"} {
+		check(t, os.WriteFile(filepath.Join(dir, name), nil, 0o600))
+	}
+	claim(t, openFile(t, path, "a", ProofOff))
+	list, err := filepath.Glob(filepath.Join(dir, ".atomic-*"))
+	if check(t, err); len(list) != 1 || filepath.Base(list[0]) != ".atomic-state.json-12" {
+		t.Errorf("left %q", list)
 	}
 }

@@ -6,6 +6,7 @@ import (
 	"encoding/hex"
 	"errors"
 	"fmt"
+	"strings"
 	"time"
 
 	"github.com/narwhal-fleet/narwhal/fleet"
@@ -55,9 +56,19 @@ type HeldError struct {
 	Holder    string
 	Epoch     int64
 	ExpiresAt time.Time // wall
+	// Damaged, if not nil, is why what is stored names nobody: Holder is the last that is known, ""
+	// for none, and the lease is free when what is stored was the same until ExpiresAt.
+	Damaged error
 }
 
 func (e *HeldError) Error() string {
+	if e.Damaged != nil {
+		last := "its last known epoch is %d"
+		if e.Holder != "" {
+			last = "it was last held by " + strings.ReplaceAll(e.Holder, "%", "%%") + " in epoch %d"
+		}
+		return fmt.Sprintf("lease is damaged (%v), and "+last+": it is free if nobody writes it until %s", e.Damaged, e.Epoch, e.ExpiresAt.UTC().Format(time.RFC3339Nano))
+	}
 	return fmt.Sprintf("lease is held by %s in epoch %d until %s", e.Holder, e.Epoch, e.ExpiresAt.UTC().Format(time.RFC3339Nano))
 }
 

@@ -23,8 +23,11 @@ func (m mark) String() string {
 }
 
 // misplaced reports whether a document is not what a living holder wrote there: it is of an epoch
-// before the holder's, or it expired long before it came to its place.
+// before the holder's or before one that this File saw and that is not over, or it expired long before it came to its place.
 func (l *File) misplaced(d Document, m mark, now time.Time) bool {
+	if k := l.known(); d.Epoch < k.Epoch && !k.Expired(now) && (d.Expired(now) || d.Holder == l.o.Holder) {
+		return true
+	}
 	if !l.proof {
 		return false
 	}

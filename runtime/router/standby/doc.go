@@ -17,6 +17,9 @@
 //   - the primary itself says that it does not control the fleet, and the lease that it
 //     held is released: a planned handover.
 //
+// A primary may be a standby itself: it passes on the document of the router that it follows, with
+// its age. The standby between has the first claim, so only the misses count then, and the witness.
+//
 // Neither decides who serves: the lease does. A primary that is slow, cut off or behind a
 // broken proxy costs the standby only refused claims. After a witness's end claims are
 // repeated within milliseconds, since the kernel closes a dead process's listener and its

@@ -111,6 +111,7 @@ func TestDecodeRefuses(t *testing.T) {
 		"negative counter":      {`"served": 3`, `"served": -3`},
 		"float counter":         {`"served": 3`, `"served": 3.5`},
 		"huge counter":          {`"served": 3`, `"served": 99999999999999999999`},
+		"counter beyond reach":  {`"served": 3`, `"served": 9007199254740992`},
 		"unknown counter":       {`"served":`, `"swerved": 1, "served":`},
 		"missing reasons":       {`"rejected": {},`, ``},
 		"unsorted engines":      {`"d0",`, `"z0",`},

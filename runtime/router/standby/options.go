@@ -36,6 +36,7 @@ const Unwanted = 10
 // Failover block texts.
 const (
 	BlockHeld     = "lease held by another router"
+	BlockDamaged  = "lease is damaged and may still be held"
 	BlockNoFresh  = "no fresh handoff"
 	BlockNoDoc    = "no handoff after lease claim"
 	BlockApplying = "lease expired while applying handoff"
@@ -43,6 +44,14 @@ const (
 	BlockBroken   = "identity validation interrupted"
 	BlockRenewal  = "lease renewal failed" // for the router that loses its lease later
 )
+
+// BlockedBy is the text for a claim that is refused.
+func BlockedBy(held *lease.HeldError) string {
+	if held.Damaged != nil {
+		return BlockDamaged
+	}
+	return BlockHeld
+}
 
 // BlockUnavailable is the text for a lease store that fails.
 func BlockUnavailable(err error) string { return "lease unavailable: " + err.Error() }
@@ -52,8 +61,21 @@ func BlockEpoch(handoff, claimed int64) string {
 	return fmt.Sprintf("handoff epoch %d cannot precede claimed epoch %d", handoff, claimed)
 }
 
+// BlockUnfit is the text for a primary whose handoff this router could not go on with.
+func BlockUnfit(err error) string { return "the primary is of another fleet: " + err.Error() }
+
+// AgeHeader tells, on a handoff document that a standby passes on, how many seconds ago the router
+// that wrote it was well; without it the document is of the router that answers.
+const AgeHeader = "Narwhal-Handoff-Age"
+
+// KeptHeader goes with each request of a standby: its name, and the epoch and
+// the time of the document that it would go on with, zeros for none.
+const KeptHeader = "Narwhal-Handoff-Kept"
+
 // Local is the router that waits. All calls come from the goroutine of Run, one at a time.
 type Local interface {
+	// Fits says why Apply would refuse a document as of another fleet, nil if it would not.
+	Fits(Document) error
 	// Apply restores a document. On error nothing has changed, and the error's text is the
 	// reason that operators see.
 	Apply(context.Context, Document) error
@@ -64,8 +86,9 @@ type Local interface {
 	Open(*lease.Keeper)
 	// Block shows why this router does not take over; "" = nothing stands in its way.
 	Block(reason string)
-	// Store puts a document into the router's own state file, and tells of failures itself.
-	Store(Document) error
+	// Store puts a document into the router's own state file, and tells of failures itself. Its
+	// writer was well at the given time: who follows this router is given both.
+	Store(d Document, at time.Time) error
 }
 
 // Options configure a Standby.

@@ -127,11 +127,13 @@ func (w *waiting) note(what string) {
 	w.did = append(w.did, what)
 }
 
+func (w *waiting) Fits(Document) error { return nil }
+
 func (w *waiting) Apply(_ context.Context, d Document) error { w.note("apply"); w.last = d; return nil }
 func (w *waiting) Verify(context.Context) error              { w.note("verify"); return nil }
 func (w *waiting) Open(k *lease.Keeper)                      { w.note("open"); w.opened <- k }
 func (w *waiting) Block(string)                              {} // while the kernel still closes files
-func (w *waiting) Store(d Document) error {
+func (w *waiting) Store(d Document, _ time.Time) error {
 	select {
 	case <-w.stored:
 	default:

@@ -2,6 +2,7 @@ package standby
 
 import (
 	"context"
+	"crypto/rand"
 	"errors"
 	"fmt"
 	"net"
@@ -23,9 +24,11 @@ type Standby struct {
 	witness *witness
 	client  *http.Client
 
+	name     string // in KeptHeader: one for each process that follows
 	misses   int
 	doc      *Document // the last good one; nil = none, or it was refused
-	received time.Time // of doc
+	received time.Time // when doc's writer was well
+	passed   bool      // doc came from a standby between
 	past     bool      // another router's epoch came after doc's
 	free     time.Time // since when nobody has had the lease, as this router saw it; zero = somebody has
 	told     string    // holder that was told to have overtaken the primary
@@ -46,7 +49,7 @@ func build(o Options, l lease.Lease, local Local, dial dialer) (*Standby, error)
 	if err != nil {
 		return nil, err
 	}
-	s := &Standby{o: o, lease: l, local: local, base: base, limit: o.Interval * 8 / 10}
+	s := &Standby{o: o, lease: l, local: local, base: base, limit: o.Interval * 8 / 10, name: rand.Text()}
 	s.witness = newWitness(dial, address, s.limit)
 	s.client = &http.Client{
 		// No proxy: what answers must be the primary itself.
@@ -88,7 +91,7 @@ func (s *Standby) Run(ctx context.Context) error {
 
 // step probes once and takes over when enough speaks for it.
 func (s *Standby) step(ctx context.Context) (opened bool, err error) {
-	d, err := s.probe(ctx)
+	h, err := s.probe(ctx)
 	var version *VersionError
 	switch {
 	case ctx.Err() != nil:
@@ -97,11 +100,12 @@ func (s *Standby) step(ctx context.Context) (opened bool, err error) {
 		s.block(version.Error())
 		return false, fmt.Errorf("follow primary: %w", version)
 	case err == nil:
-		s.good(d)
+		s.good(h)
 		return false, nil
 	}
 	s.missed(1, err.Error())
-	if s.misses < s.o.Misses && !s.over(ctx) {
+	// A standby between has the first claim.
+	if s.misses < s.o.Misses && (s.passed || !s.over(ctx)) {
 		return false, nil
 	}
 	opened, _, err = s.takeover(ctx)
@@ -123,20 +127,34 @@ func (s *Standby) pounce(ctx context.Context) (opened bool, err error) {
 	}
 }
 
-func (s *Standby) good(d Document) {
+func (s *Standby) good(h handed) {
 	if s.misses > 0 {
 		s.o.Logger.Info("primary is back", "misses", s.misses)
 	}
 	s.misses, s.pause, s.resume = 0, 0, time.Time{}
-	s.follows, s.past, s.free = d.Epoch, false, time.Time{}
-	s.keep(d)
+	s.follows, s.past, s.free = h.Epoch, false, time.Time{}
+	if err := s.local.Fits(h.Document); err != nil {
+		s.unfit(err)
+		return
+	}
+	s.keep(h)
 	s.block("")
 }
 
-// keep makes d the document of a takeover.
-func (s *Standby) keep(d Document) {
-	s.doc, s.received = &d, time.Now()
-	_ = s.local.Store(d)
+// unfit shows, before it matters, that this router could not go on for the one it follows. It then
+// claims nothing: another standby may.
+func (s *Standby) unfit(err error) {
+	s.doc = nil
+	if reason := BlockUnfit(err); reason != s.blocked {
+		s.o.Logger.Warn("standby cannot take over for the router that it follows: give both the same fleet file", "follows", s.o.Primary, "why", err.Error())
+		s.block(reason)
+	}
+}
+
+// keep makes h the document of a takeover.
+func (s *Standby) keep(h handed) {
+	s.doc, s.received, s.passed = &h.Document, h.at, h.passed
+	_ = s.local.Store(h.Document, h.at)
 }
 
 func (s *Standby) missed(n int, why string) {

@@ -33,7 +33,7 @@ func (s *Standby) takeover(ctx context.Context) (opened, held bool, err error) {
 		var other *lease.HeldError
 		if held = errors.As(err, &other); held {
 			s.overtaken(other)
-			s.block(BlockHeld)
+			s.block(BlockedBy(other))
 		} else if reason := BlockUnavailable(err); ctx.Err() == nil && reason != s.blocked {
 			s.o.Logger.Error("standby cannot take over", "why", reason)
 			s.block(reason)
@@ -74,7 +74,7 @@ func (s *Standby) unwanted(ctx context.Context) bool {
 
 // overtaken tells once of a router that serves after the one which this standby follows.
 func (s *Standby) overtaken(by *lease.HeldError) {
-	if s.doc == nil || by.Holder == s.doc.Holder || by.Holder == s.told {
+	if s.doc == nil || by.Damaged != nil || by.Holder == s.doc.Holder || by.Holder == s.told {
 		return
 	}
 	s.told = by.Holder

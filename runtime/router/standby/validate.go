@@ -2,6 +2,7 @@ package standby
 
 import (
 	"encoding/json"
+	"fmt"
 	"math"
 	"slices"
 	"strings"
@@ -45,12 +46,26 @@ func (d Document) Validate() error {
 // the same restart policy. Its error is a *MalformedError; order does not matter.
 func (d Document) Fits(engines []string, policy string) error {
 	if want := slices.Sorted(slices.Values(engines)); !slices.Equal(want, d.Engines) {
-		return malformed("is of %d engines, not of the %d of this fleet", len(d.Engines), len(want))
+		return malformed("is of %d engines, not of the %d of this fleet: %s", len(d.Engines), len(want), difference(want, d.Engines))
 	}
 	if d.Lifecycle.Policy != policy {
 		return malformed("engine restart policy is %q, this fleet has %q", d.Lifecycle.Policy, policy)
 	}
 	return nil
+}
+
+// difference names an engine that only one of two sorted lists has.
+func difference(ours, theirs []string) string {
+	lacks := func(list []string) func(string) bool {
+		return func(iid string) bool { _, has := slices.BinarySearch(list, iid); return !has }
+	}
+	if i := slices.IndexFunc(theirs, lacks(ours)); i >= 0 {
+		return fmt.Sprintf("this fleet has no %.64q", theirs[i])
+	}
+	if i := slices.IndexFunc(ours, lacks(theirs)); i >= 0 {
+		return fmt.Sprintf("it has no %.64q", ours[i])
+	}
+	return "an engine stands twice"
 }
 
 func moment(v float64) bool { return v >= 0 && v < maxSeconds && !math.IsNaN(v) }
@@ -96,11 +111,14 @@ func (d Document) checkEngines() error {
 	return nil
 }
 
+// maxCount is the largest count that every reader of JSON has exactly.
+const maxCount = 1<<53 - 1
+
 func (d Document) checkCounts() error {
 	c := d.Counters
 	for _, n := range []int64{c.Offered, c.Unsized, c.Served, c.SLOMet, c.Expired, c.Invalid, c.Failed, c.Refused, c.Rejected, c.Cancelled, c.Unserved} {
-		if n < 0 {
-			return malformed("a counter is negative")
+		if n < 0 || n > maxCount {
+			return malformed("a counter is %d, want 0 to %d", n, int64(maxCount))
 		}
 	}
 	for _, m := range []map[string]int64{d.Reasons.Failed, d.Reasons.Rejected, d.Reasons.Expired, d.Reasons.Refused} {
@@ -116,7 +134,7 @@ func counts(where string, m map[string]int64) error {
 		return malformed("%s: a list is null", where)
 	}
 	for name, n := range m {
-		if n < 0 || name == "" || !plain(name) {
+		if n < 0 || n > maxCount || name == "" || !plain(name) {
 			return malformed("%s: %.64q is %d", where, name, n)
 		}
 	}

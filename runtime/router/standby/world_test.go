@@ -93,6 +93,9 @@ type world struct {
 	mu      sync.Mutex
 	did     []string
 	applied Document
+	stored  time.Time // when the last document's writer was well
+	fits    error
+	age     string // of what a standby between passes on
 	opened  *lease.Keeper
 	apply   func(context.Context) error
 	verify  func(context.Context) error
@@ -156,6 +159,9 @@ func (w *world) serve(rw http.ResponseWriter, q *http.Request) {
 		rw.WriteHeader(http.StatusServiceUnavailable)
 		_, _ = rw.Write([]byte(`{"status": "not_ready", "control_ready": false}`))
 	case "/narwhal/handoff":
+		if w.age != "" {
+			rw.Header().Set(AgeHeader, w.age)
+		}
 		b, err := w.doc.Encode()
 		if err != nil {
 			rw.WriteHeader(http.StatusInternalServerError)
@@ -189,9 +195,14 @@ func (w *world) Verify(ctx context.Context) error {
 	return nil
 }
 
-func (w *world) Open(k *lease.Keeper)   { w.note("open"); w.opened = k }
-func (w *world) Block(reason string)    { w.note("block " + reason) }
-func (w *world) Store(Document) error   { w.note("store"); return nil }
+func (w *world) Open(k *lease.Keeper) { w.note("open"); w.opened = k }
+func (w *world) Block(reason string)  { w.note("block " + reason) }
+func (w *world) Fits(Document) error  { return w.fits }
+func (w *world) Store(_ Document, at time.Time) error {
+	w.note("store")
+	w.stored = at
+	return nil
+}
 func (w *world) stopRenewing()          { w.keeper.Stop(nil); <-w.keeper.Done() }
 func (w *world) use(h http.HandlerFunc) { w.handler.Store(h) }
 

@@ -9,8 +9,6 @@ import (
 	"testing"
 	"time"
 
-	clientv3 "go.etcd.io/etcd/client/v3"
-
 	"github.com/narwhal-fleet/narwhal/fleet"
 	"github.com/narwhal-fleet/narwhal/runtime/router/lease"
 	"github.com/narwhal-fleet/narwhal/runtime/router/lease/conformance"
@@ -55,53 +53,6 @@ func TestExpiresByItself(t *testing.T) {
 	}
 	if _, err := a.Renew(t.Context(), term); !errors.Is(err, lease.ErrLost) {
 		t.Errorf("renewed: %v", err)
-	}
-}
-
-// TestForeignValues: neither a lease without a time limit nor rubbish is a free lease.
-func TestForeignValues(t *testing.T) {
-	endpoint, _ := startServer(t)
-	s := open(t, endpoint, key(t), "a", ttl, margin)
-	good := string(lease.Make("x", 1, time.Now(), ttl).Encode())
-	for name, put := range map[string][2]string{"rubbish": {key(t), "{}"}, "no time to live": {key(t), good}, "epoch": {key(t) + "/epoch", "-3"}} {
-		if _, err := s.client.Put(t.Context(), put[0], put[1]); err != nil {
-			t.Fatal(err)
-		}
-		var bad *lease.MalformedError
-		if _, err := s.Claim(t.Context()); !errors.As(err, &bad) {
-			t.Errorf("%s: claim: %v", name, err)
-		}
-		if _, err := s.Look(t.Context()); !errors.As(err, &bad) {
-			t.Errorf("%s: look: %v", name, err)
-		}
-		if _, err := s.Renew(t.Context(), lease.Term{Epoch: 1, Holder: "a"}); !errors.As(err, &bad) {
-			t.Errorf("%s: renew: %v", name, err)
-		}
-		if _, err := s.client.Delete(t.Context(), put[0]); err != nil {
-			t.Fatal(err)
-		}
-	}
-}
-
-// TestDeletedKeys: epochs go on for those who saw the lease.
-func TestDeletedKeys(t *testing.T) {
-	endpoint, _ := startServer(t)
-	a, b := open(t, endpoint, key(t), "a", ttl, margin), open(t, endpoint, key(t), "b", ttl, margin)
-	term, err := a.Claim(t.Context())
-	if err != nil {
-		t.Fatal(err)
-	}
-	if _, err := b.Look(t.Context()); err != nil {
-		t.Fatal(err)
-	}
-	if _, err := a.client.Delete(t.Context(), key(t), clientv3.WithPrefix()); err != nil {
-		t.Fatal(err)
-	}
-	if _, err := a.Renew(t.Context(), term); !errors.Is(err, lease.ErrLost) {
-		t.Errorf("renewed: %v", err)
-	}
-	if next, err := b.Claim(t.Context()); err != nil || next.Epoch != 2 {
-		t.Errorf("claimed %+v, %v", next, err)
 	}
 }
 

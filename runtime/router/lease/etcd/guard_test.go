@@ -47,7 +47,7 @@ func child(verb, endpoint, key, holder string) error {
 	}
 	c := exec.Command(os.Args[0])
 	c.Env = append(os.Environ(), childEnv+"=guard "+endpoint+" "+key+" "+holder)
-	if err := lease.StartGuard(c); err != nil {
+	if _, err := lease.StartGuard(c); err != nil {
 		return err
 	}
 	fmt.Printf("holds %d\n", term.Epoch)

@@ -5,31 +5,26 @@ import (
 	"fmt"
 	"time"
 
-	clientv3 "go.etcd.io/etcd/client/v3"
-
 	"github.com/narwhal-fleet/narwhal/runtime/router/lease"
 )
 
-// Release implements lease.Lease: the key goes, the epoch stays.
+// Release implements lease.Lease: the end of the etcd lease takes the key along, the epoch stays.
 func (s *Store) Release(ctx context.Context, t lease.Term) error {
-	for {
-		r, err := s.fetch(ctx)
-		if err != nil {
-			return fmt.Errorf("release lease: %w", err)
-		}
-		if !r.doc.Is(t) {
-			return nil
-		}
-		res, err := s.client.Txn(ctx).If(clientv3.Compare(clientv3.ModRevision(s.o.Key), "=", r.revision)).
-			Then(clientv3.OpDelete(s.o.Key)).Commit()
-		if err != nil {
-			return fmt.Errorf("release lease: %w", err)
-		}
-		if res.Succeeded {
-			s.revoke(ctx, r.id)
-			return nil
-		}
+	r, err := s.fetch(ctx)
+	if err != nil {
+		return fmt.Errorf("release lease: %w", err)
 	}
+	id := r.id
+	if !r.doc.Is(t) {
+		id = s.known.mine(t).id // of a key that was damaged or deleted
+	}
+	if id == 0 {
+		return nil
+	}
+	if _, err := s.client.Revoke(ctx, id); err != nil && !notFound(err) {
+		return fmt.Errorf("release lease: %w", err)
+	}
+	return nil
 }
 
 // Look implements lease.Lease. ExpiresAt is what etcd says to remain, counted by the
@@ -38,6 +33,9 @@ func (s *Store) Look(ctx context.Context) (lease.Document, error) {
 	r, err := s.fetch(ctx)
 	if err != nil {
 		return lease.Document{}, fmt.Errorf("look at lease: %w", err)
+	}
+	if r.spoilt != nil {
+		return lease.Document{}, fmt.Errorf("look at lease: %w", r.spoilt)
 	}
 	if !r.doc.Stored() {
 		return lease.Document{}, nil

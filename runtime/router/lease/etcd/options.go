@@ -35,6 +35,9 @@ type Options struct {
 	TLS      *tls.Config
 	User     string
 	Password fleet.Secret
+	// Mended, if not nil, is called after a renewal that wrote the key anew, with what had become
+	// of it.
+	Mended func(why error)
 }
 
 // TLSFiles name PEM files. All are optional; Cert and Key belong together.

@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"strconv"
 	"time"
 
 	"go.etcd.io/etcd/api/v3/v3rpc/rpctypes"
@@ -32,7 +33,10 @@ func (s *Store) extend(ctx context.Context, t lease.Term) (lease.Term, error) {
 		return lease.Term{}, fmt.Errorf("renew lease: %w", err)
 	}
 	if !r.doc.Is(t) {
-		return lease.Term{}, fmt.Errorf("renew lease: %w", lease.ErrLost)
+		if t, err = s.anew(ctx, t, r); err != nil {
+			return lease.Term{}, fmt.Errorf("renew lease: %w", err)
+		}
+		return t, nil
 	}
 	if _, err := s.client.KeepAliveOnce(ctx, r.id); err != nil {
 		if notFound(err) {
@@ -40,13 +44,19 @@ func (s *Store) extend(ctx context.Context, t lease.Term) (lease.Term, error) {
 		}
 		return lease.Term{}, fmt.Errorf("renew lease: %w", err)
 	}
-	res, err := s.client.Txn(ctx).If(clientv3.Compare(clientv3.ModRevision(s.o.Key), "=", r.revision)).
-		Then(clientv3.OpPut(s.o.Key, s.document(t.Epoch, before), clientv3.WithLease(r.id))).Commit()
+	puts := []clientv3.Op{clientv3.OpPut(s.o.Key, s.document(t.Epoch, before), clientv3.WithLease(r.id))}
+	if r.unsaid || r.epochRev == 0 {
+		puts = append(puts, clientv3.OpPut(s.epochKey(), strconv.FormatInt(t.Epoch, 10)))
+	}
+	res, err := s.client.Txn(ctx).If(s.still(r)).Then(puts...).Commit()
 	switch {
 	case notFound(err) || err == nil && !res.Succeeded:
 		return lease.Term{}, fmt.Errorf("renew lease: %w", lease.ErrLost)
 	case err != nil:
 		return lease.Term{}, fmt.Errorf("renew lease: %w", err)
+	}
+	if mine := s.known.mine(t); mine.id != 0 && len(puts) > 1 {
+		s.known.claimed(own{t.Epoch, mine.id, res.Header.Revision})
 	}
 	return s.term(t.Epoch, before), nil
 }

@@ -5,7 +5,6 @@ import (
 	"errors"
 	"fmt"
 	"strconv"
-	"sync/atomic"
 	"time"
 
 	clientv3 "go.etcd.io/etcd/client/v3"
@@ -18,9 +17,7 @@ import (
 type Store struct {
 	o      Options
 	client *clientv3.Client
-	// seen is the highest epoch that this Store has read: epochs go on from there although
-	// somebody deletes both keys.
-	seen atomic.Int64
+	known  known
 }
 
 var _ lease.Lease = (*Store)(nil)
@@ -50,47 +47,16 @@ func (s *Store) Close() error {
 
 // record is what etcd has.
 type record struct {
-	doc      lease.Document // zero = no key
-	revision int64          // of the key
+	doc      lease.Document // zero = no key, or a damaged one
+	spoilt   error          // of a key that is no lease
+	revision int64          // of the key; 0 = no key
 	id       clientv3.LeaseID
-	epoch    int64 // highest ever given
+	epoch    int64 // highest ever given, as far as anybody knows
 	epochRev int64
+	unsaid   bool // the key of the epoch is damaged
 }
 
 func (s *Store) epochKey() string { return s.o.Key + "/epoch" }
-
-// fetch reads both keys at one revision.
-func (s *Store) fetch(ctx context.Context) (r record, err error) {
-	res, err := s.client.Txn(ctx).Then(clientv3.OpGet(s.o.Key), clientv3.OpGet(s.epochKey())).Commit()
-	if err != nil {
-		return record{}, err
-	}
-	for _, kv := range res.Responses[1].GetResponseRange().GetKvs() {
-		if r.epoch, err = strconv.ParseInt(string(kv.Value), 10, 64); err != nil || r.epoch < 1 {
-			return record{}, &lease.MalformedError{Reason: "the stored epoch is no positive number"}
-		}
-		r.epochRev = kv.ModRevision
-	}
-	for _, kv := range res.Responses[0].GetResponseRange().GetKvs() {
-		if r.doc, err = lease.Decode(kv.Value); err != nil {
-			return record{}, err
-		}
-		if kv.Lease == 0 {
-			return record{}, &lease.MalformedError{Reason: "stored without a time to live"}
-		}
-		r.revision, r.id = kv.ModRevision, clientv3.LeaseID(kv.Lease)
-		r.epoch = max(r.epoch, r.doc.Epoch)
-	}
-	for seen := s.seen.Load(); ; seen = s.seen.Load() {
-		if r.epoch <= seen {
-			r.epoch = seen
-			return r, nil
-		}
-		if s.seen.CompareAndSwap(seen, r.epoch) {
-			return r, nil
-		}
-	}
-}
 
 // document is the value of the key for a term that starts or is extended at now.
 func (s *Store) document(epoch int64, now time.Time) string {
@@ -118,6 +84,13 @@ func (s *Store) Claim(ctx context.Context) (lease.Term, error) {
 			}
 			continue // it expired in between
 		}
+		if err := s.waits(ctx, r); err != nil {
+			var held *lease.HeldError
+			if errors.As(err, &held) {
+				return lease.Term{}, err
+			}
+			return lease.Term{}, fmt.Errorf("claim lease: %w", err)
+		}
 		t, won, err := s.take(ctx, r)
 		if err != nil {
 			return lease.Term{}, fmt.Errorf("claim lease: %w", err)
@@ -128,7 +101,8 @@ func (s *Store) Claim(ctx context.Context) (lease.Term, error) {
 	}
 }
 
-// take claims the epoch after r's while there is no key; false when another was faster.
+// take claims the epoch after r's while the key is as r has it, absent or damaged; false when
+// another was faster.
 func (s *Store) take(ctx context.Context, r record) (lease.Term, bool, error) {
 	before := time.Now()
 	seconds := int64((s.o.TTL + time.Second - 1) / time.Second)
@@ -141,15 +115,25 @@ func (s *Store) take(ctx context.Context, r record) (lease.Term, bool, error) {
 		return lease.Term{}, false, fmt.Errorf("etcd grants %d s instead of %d", grant.TTL, seconds)
 	}
 	epoch := r.epoch + 1
+	if lease.Exhausted(epoch) {
+		s.revoke(ctx, grant.ID)
+		return lease.Term{}, false, lease.ErrNoEpoch
+	}
 	res, err := s.client.Txn(ctx).
-		If(clientv3.Compare(clientv3.CreateRevision(s.o.Key), "=", 0), clientv3.Compare(clientv3.ModRevision(s.epochKey()), "=", r.epochRev)).
+		If(s.still(r), clientv3.Compare(clientv3.ModRevision(s.epochKey()), "=", r.epochRev)).
 		Then(clientv3.OpPut(s.o.Key, s.document(epoch, before), clientv3.WithLease(grant.ID)), clientv3.OpPut(s.epochKey(), strconv.FormatInt(epoch, 10))).
 		Commit()
 	if err != nil || !res.Succeeded {
 		s.revoke(ctx, grant.ID) // an unanswered claim may have succeeded
 		return lease.Term{}, false, err
 	}
+	s.known.claimed(own{epoch, grant.ID, res.Header.Revision})
 	return s.term(epoch, before), true, nil
+}
+
+// still holds while the key is as r has it.
+func (s *Store) still(r record) clientv3.Cmp {
+	return clientv3.Compare(clientv3.ModRevision(s.o.Key), "=", r.revision)
 }
 
 // revoke gives an etcd lease back, and with it the key. Expiry does the same later.

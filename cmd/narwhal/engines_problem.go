@@ -1,0 +1,132 @@
+package main
+
+import (
+	"context"
+	"errors"
+	"net/http"
+	"strings"
+
+	"github.com/narwhal-fleet/narwhal/internal/problem"
+	"github.com/narwhal-fleet/narwhal/runtime/lifecycle"
+)
+
+// shownIDs is how many engines a hint names.
+const shownIDs = 20
+
+// problem is what went wrong with an order, with the way on.
+func (r *reached) problem(ctx context.Context, verb string, t lifecycle.Target, d lifecycle.Document, err error) error {
+	if ctx.Err() != nil {
+		return context.Cause(ctx)
+	}
+	doing := verb + " " + t.String()
+	named := t.IID
+	if t.All {
+		named = "--all"
+	}
+	var p *problem.Problem
+	var left *lifecycle.Left
+	var refusal *lifecycle.Refusal
+	var denied *lifecycle.Denied
+	var unknown *lifecycle.Unknown
+	var late *lifecycle.Late
+	var stuck *lifecycle.Stuck
+	var same *lifecycle.Same
+	var untold *lifecycle.Untold
+	var failed *relaunched
+	switch {
+	case errors.As(err, &untold):
+		p = problem.Wrap(problem.Degraded, "restart_by_hand", doing, err, "restart the process, then narwhal engines readmit "+named+"; or give the command that does behind --")
+	case errors.As(err, &failed):
+		p = problem.Wrap(problem.Failed, "relaunch_failed", doing, err, "it stays drained: the same command tries again, narwhal engines readmit "+named+" takes it back")
+	case errors.As(err, &same):
+		p = problem.Wrap(problem.Degraded, "same_process", doing, err, "let the command behind -- end only after the old process has")
+	case errors.As(err, &late) && strings.Contains(err.Error(), "another generation"):
+		p = problem.Wrap(problem.Failed, "profile_of_before", doing, err, "its profile is of the process before, and a new one is needed: "+newProfile(r, named))
+	case errors.As(err, &late):
+		p = problem.Wrap(problem.Failed, "not_in_time", doing, err, "the order stands, and the same command goes on; narwhal engines release "+named+" takes it back")
+	case errors.As(err, &unknown):
+		p = problem.Wrap(problem.Invalid, "unknown_engine", doing, err, "known: "+knownIDs(unknown.Known))
+	case errors.As(err, &denied):
+		p = problem.Wrap(problem.Refused, "control_denied", doing, err, deniedHint(denied))
+	case errors.As(err, &refusal):
+		p = refusedOrder(verb, named, refusal, t, d)
+	case errors.As(err, &stuck):
+		p = problem.Wrap(problem.Failed, "order_stuck", doing, err, "narwhal engines list shows where it stands")
+	case errors.Is(err, context.DeadlineExceeded):
+		p = problem.New(problem.Failed, "not_in_time", doing+": the router did not answer in time", "narwhal engines list shows where it stands; --timeout allows more")
+	default:
+		return r.unanswered(ctx, doing, err)
+	}
+	if errors.As(err, &left) && !errors.As(err, &untold) {
+		p.More = append(p.More, "narwhal engines list shows where it stands")
+	}
+	p.Engine = t.IID
+	return p
+}
+
+// newProfile says how an engine that was started anew gets a profile that a router which serves takes up.
+func newProfile(r *reached, named string) string {
+	if r.tunnel != nil {
+		return "narwhal gate replace " + named + " measures it and takes it back"
+	}
+	return "narwhal profile -f FLEET --only " + named + " --overwrite, POST /narwhal/lifecycle/activate {\"engines\":[\"" + named + "\"]} to the router, then narwhal engines readmit " + named
+}
+
+// unanswered is the problem of a router that said nothing of use.
+func (r *reached) unanswered(ctx context.Context, doing string, err error) error {
+	if ctx.Err() != nil {
+		return context.Cause(ctx)
+	}
+	var strange *lifecycle.Strange
+	if errors.As(err, &strange) {
+		return problem.Wrap(problem.Failed, "router_answer", doing+": "+r.url, err, "does a router answer there? --url names another address")
+	}
+	hint := "start the router with narwhal serve, give its address with --url, or a fleet file with deploy with -f"
+	if r.tunnel != nil {
+		if _, why := r.tunnel.Failures(); why != nil {
+			err = why
+		}
+		hint = "narwhal gate status --live says what holds; narwhal gate run starts the router with gate G"
+	}
+	return problem.Wrap(problem.Failed, "router_unreachable", doing+": reach "+r.url, err, hint)
+}
+
+// refusedOrder words the router's refusal: it does not control the fleet, an engine failed its
+// validation, or the order does not fit.
+func refusedOrder(verb, named string, e *lifecycle.Refusal, t lifecycle.Target, d lifecycle.Document) *problem.Problem {
+	doing, blocked := verb+" "+t.String(), t.Blocked(d)
+	text := e.Error()
+	if _, fault, _ := strings.Cut(blocked, ": "); blocked != "" && (fault == "" || !strings.Contains(text, fault)) {
+		text += ": " + blocked
+	}
+	switch {
+	case e.Status == http.StatusServiceUnavailable && !d.Router.Controls:
+		return problem.New(problem.Failed, "not_in_control", doing+": "+text, "give the order to the router that serves, with --url")
+	case e.Status == http.StatusServiceUnavailable:
+		return problem.New(problem.Failed, "engine_blocked", doing+": "+text, "the engine is held out; narwhal engines drain "+named+" asks again who it is")
+	case blocked != "" && (verb == "release" || verb == "readmit"):
+		p := problem.New(problem.FailedGate, "validation_failed", doing+": "+text, "mend that, then narwhal engines readmit "+named)
+		if done := d.Engines[t.IID].Checks; len(done) > 0 {
+			p.More = []string{"passed before: " + strings.Join(done[:min(len(done), shownIDs)], ", ")}
+		}
+		return p
+	}
+	return problem.New(problem.Refused, "order_refused", doing+": "+text, "narwhal engines list shows where every engine stands")
+}
+
+func deniedHint(e *lifecycle.Denied) string {
+	if e.Sent {
+		return "the token that was sent is not the router's: --control-token env:NAME or file:PATH names another, deploy.router.http.control_token of the fleet file counts without it"
+	}
+	return "--control-token env:NAME or file:PATH names the token that the router was started with; a fleet file with deploy.router.http.control_token, given with -f, names it too"
+}
+
+func knownIDs(ids []string) string {
+	if len(ids) == 0 {
+		return "none"
+	}
+	if len(ids) > shownIDs {
+		ids = append(ids[:shownIDs:shownIDs], "…")
+	}
+	return strings.Join(ids, ", ")
+}
