@@ -66,9 +66,7 @@ func TestOpenSSHCancelAndLoss(t *testing.T) {
 			t.Error(err)
 		}
 		for _, pid := range group {
-			if alive(pid) {
-				t.Errorf("process %d lives", pid)
-			}
+			ended(t, pid)
 		}
 	})
 	t.Run("loss", func(t *testing.T) {
@@ -88,7 +86,7 @@ func TestOpenSSHCancelAndLoss(t *testing.T) {
 			t.Error(err)
 		}
 		for _, pid := range group {
-			eventually(t, "group of a lost connection ends", func() bool { return !alive(pid) })
+			ended(t, pid)
 		}
 	})
 	t.Run("limit", func(t *testing.T) {

@@ -137,9 +137,7 @@ func TestCancelKillsTheGroup(t *testing.T) {
 				t.Errorf("err = %v", err)
 			}
 			for _, pid := range group {
-				if alive(pid) {
-					t.Errorf("process %d lives after Run returned", pid)
-				}
+				ended(t, pid)
 			}
 			eventually(t, "no process left", func() bool { return len(s.Processes()) == 0 })
 			if _, err := h.Run(limited(t), Command{Argv: []string{"true"}}); err != nil {
@@ -178,7 +176,7 @@ func TestLostConnection(t *testing.T) {
 		t.Fatalf("err = %v", err)
 	}
 	for _, pid := range group {
-		eventually(t, "group of a lost connection ends", func() bool { return !alive(pid) })
+		ended(t, pid)
 	}
 	if _, err := h.Run(limited(t), Command{Argv: []string{"true"}}); !errors.As(err, &lost) {
 		t.Errorf("run after the loss: %v", err)

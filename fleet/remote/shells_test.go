@@ -95,9 +95,7 @@ func TestWrapperInEveryShell(t *testing.T) {
 			_ = stdin.Close()
 			_ = cmd.Wait()
 			for _, pid := range group {
-				if alive(pid) {
-					t.Errorf("process %d lives", pid)
-				}
+				ended(t, pid)
 			}
 			if cmd.ProcessState.ExitCode() != 137 || errs.Len() > 0 {
 				t.Errorf("%v %q", cmd.ProcessState, errs)

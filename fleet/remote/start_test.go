@@ -101,3 +101,9 @@ func eventually(t testing.TB, what string, ok func() bool) {
 		time.Sleep(5 * time.Millisecond)
 	}
 }
+
+// ended waits for a process that was killed: the signal is sent before the process is gone.
+func ended(t testing.TB, pid int) {
+	t.Helper()
+	eventually(t, "process "+strconv.Itoa(pid)+" ends", func() bool { return !alive(pid) })
+}
