@@ -113,11 +113,11 @@ func Printable(s string, limit int) string {
 	return s
 }
 
-// MissingError names metrics that an engine should have and has not.
+// MissingError names metrics that an engine should have and has not, or whose value they cannot have.
 type MissingError struct{ Names []string }
 
 func (e *MissingError) Error() string {
-	return "read metrics: missing " + strings.Join(e.Names, ", ")
+	return "read metrics: missing or impossible: " + strings.Join(e.Names, ", ")
 }
 
 // TooLargeError is returned when an engine's answer passes the client's bound.

@@ -5,6 +5,7 @@ import (
 	"bytes"
 	"errors"
 	"io"
+	"math"
 	"strconv"
 	"strings"
 
@@ -67,6 +68,28 @@ func (s Samples) Sum(name string, pairs ...string) (v float64, ok bool) {
 		}
 	}
 	return v, ok
+}
+
+// Quantity is Sum where that is finite and not negative, as every count and size is. Otherwise ok
+// is false: what an engine says of itself may be anything.
+func (s Samples) Quantity(name string, pairs ...string) (v float64, ok bool) {
+	v, ok = s.Sum(name, pairs...)
+	if !ok || !(v >= 0) || math.IsInf(v, 1) {
+		return 0, false
+	}
+	return v, true
+}
+
+// mostRequests is more requests than any engine holds.
+const mostRequests = 1e9
+
+// Requests is a Quantity that can be a number of requests.
+func (s Samples) Requests(name string, pairs ...string) (n int, ok bool) {
+	v, ok := s.Quantity(name, pairs...)
+	if !ok || v > mostRequests {
+		return 0, false
+	}
+	return int(v), true
 }
 
 func (s Sample) matches(pairs []string) bool {

@@ -83,3 +83,24 @@ func TestParseStatusError(t *testing.T) {
 		t.Error("busy is not told from dead")
 	}
 }
+
+func TestImpossibleNumbersAreNone(t *testing.T) {
+	for _, c := range []struct {
+		value              string
+		quantity, requests bool
+	}{
+		{"0", true, true}, {"3", true, true}, {"1e9", true, true}, {"1e10", true, false}, {"1e19", true, false},
+		{"NaN", false, false}, {"+Inf", false, false}, {"-Inf", false, false}, {"-1", false, false},
+	} {
+		s, err := ParseMetrics(strings.NewReader("a " + c.value + "\n"))
+		if err != nil {
+			t.Fatal(err)
+		}
+		if _, ok := s.Quantity("a"); ok != c.quantity {
+			t.Errorf("%s as a quantity: %v", c.value, ok)
+		}
+		if _, ok := s.Requests("a"); ok != c.requests {
+			t.Errorf("%s as requests: %v", c.value, ok)
+		}
+	}
+}

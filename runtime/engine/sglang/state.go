@@ -13,10 +13,15 @@ const prefix = "sglang:"
 func (dialect) State(s engine.Samples) (engine.State, error) {
 	r := reader{s: s}
 	st := engine.State{Awake: true}
-	st.Running = int(r.need("num_running_reqs"))
-	st.Deferred = int(r.may("num_prefill_bootstrap_queue_reqs") + r.may("num_prefill_inflight_queue_reqs") +
-		r.may("num_decode_prealloc_queue_reqs") + r.may("num_decode_transfer_queue_reqs"))
-	st.Waiting = int(r.need("num_queue_reqs")) + st.Deferred
+	st.Running = r.requests("num_running_reqs")
+	for _, name := range []string{
+		"num_prefill_bootstrap_queue_reqs", "num_prefill_inflight_queue_reqs",
+		"num_decode_prealloc_queue_reqs", "num_decode_transfer_queue_reqs",
+	} {
+		n, _ := s.Requests(prefix + name)
+		st.Deferred += n
+	}
+	st.Waiting = r.requests("num_queue_reqs") + st.Deferred
 	st.Usage = r.need("token_usage")
 	st.ProcessStart, _ = s.Sum("process_start_time_seconds")
 	st.GenerationTokens = r.need("generation_tokens_total")
@@ -47,8 +52,16 @@ type reader struct {
 	missing []string
 }
 
+func (r *reader) requests(name string) int {
+	n, ok := r.s.Requests(prefix + name)
+	if !ok {
+		r.missing = append(r.missing, prefix+name)
+	}
+	return n
+}
+
 func (r *reader) need(name string) float64 {
-	v, ok := r.s.Sum(prefix + name)
+	v, ok := r.s.Quantity(prefix + name)
 	if !ok {
 		r.missing = append(r.missing, prefix+name)
 	}
@@ -56,7 +69,7 @@ func (r *reader) need(name string) float64 {
 }
 
 func (r *reader) may(name string, pairs ...string) float64 {
-	v, _ := r.s.Sum(prefix+name, pairs...)
+	v, _ := r.s.Quantity(prefix+name, pairs...)
 	return v
 }
 

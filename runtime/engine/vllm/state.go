@@ -7,9 +7,9 @@ import "github.com/narwhal-fleet/narwhal/runtime/engine"
 func (dialect) State(s engine.Samples) (engine.State, error) {
 	var st engine.State
 	r := reader{s: s}
-	st.Running = int(r.need("vllm:num_requests_running"))
-	st.Waiting = int(r.need("vllm:num_requests_waiting"))
-	st.Deferred = int(r.may("vllm:num_requests_waiting_by_reason", "reason", "deferred"))
+	st.Running = r.requests("vllm:num_requests_running")
+	st.Waiting = r.requests("vllm:num_requests_waiting")
+	st.Deferred, _ = s.Requests("vllm:num_requests_waiting_by_reason", "reason", "deferred")
 	st.Usage = r.need("vllm:kv_cache_usage_perc", "vllm:gpu_cache_usage_perc")
 	st.ProcessStart = r.need("process_start_time_seconds")
 	st.Awake = r.awake()
@@ -48,10 +48,18 @@ type reader struct {
 	missing []string
 }
 
+func (r *reader) requests(name string) int {
+	n, ok := r.s.Requests(name)
+	if !ok {
+		r.missing = append(r.missing, name)
+	}
+	return n
+}
+
 // need returns the first of several names that exists and notes the first when none does.
 func (r *reader) need(names ...string) float64 {
 	for _, n := range names {
-		if v, ok := r.s.Sum(n); ok {
+		if v, ok := r.s.Quantity(n); ok {
 			return v
 		}
 	}
@@ -60,13 +68,13 @@ func (r *reader) need(names ...string) float64 {
 }
 
 func (r *reader) may(name string, pairs ...string) float64 {
-	v, _ := r.s.Sum(name, pairs...)
+	v, _ := r.s.Quantity(name, pairs...)
 	return v
 }
 
 func (r *reader) mean(names ...string) engine.Mean {
 	for _, n := range names {
-		if c, ok := r.s.Sum(n + "_count"); ok {
+		if c, ok := r.s.Quantity(n + "_count"); ok {
 			return engine.Mean{Sum: r.may(n + "_sum"), Count: c}
 		}
 	}

@@ -14,6 +14,7 @@ import (
 	"time"
 
 	"github.com/narwhal-fleet/narwhal/internal/atomicfile"
+	"github.com/narwhal-fleet/narwhal/internal/filetime"
 )
 
 // Proof says whether a holder's death is proven by the kernel; see the package comment.
@@ -236,5 +237,5 @@ func (l *File) read() (d Document, m mark, err error) {
 	if d, err = Decode(b); err == nil {
 		l.note(d)
 	}
-	return d, mark{inode(f), changed(info)}, err
+	return d, mark{inode(f), filetime.Changed(info)}, err
 }

@@ -4,11 +4,9 @@ import (
 	"crypto/sha256"
 	"errors"
 	"fmt"
-	"io/fs"
 	"os"
 	"path/filepath"
 	"syscall"
-	"time"
 )
 
 // localMagic are the numbers of statfs(2) of file systems whose locks one kernel keeps.
@@ -27,14 +25,6 @@ var localMagic = map[uint32]bool{
 func isLocal(dir string) bool {
 	var s syscall.Statfs_t
 	return syscall.Statfs(dir, &s) == nil && localMagic[uint32(s.Type)]
-}
-
-// changed is when a file's content or place last changed.
-func changed(info fs.FileInfo) time.Time {
-	if s, ok := info.Sys().(*syscall.Stat_t); ok {
-		return time.Unix(s.Ctim.Unix())
-	}
-	return info.ModTime()
 }
 
 // beaconName is an abstract socket's, of the lease at a path: its folder and its name there.

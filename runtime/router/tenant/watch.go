@@ -11,6 +11,8 @@ import (
 	"sync"
 	"syscall"
 	"time"
+
+	"github.com/narwhal-fleet/narwhal/internal/filetime"
 )
 
 // Watcher puts a tenants file in force again whenever it changes. Set the fields before
@@ -36,9 +38,9 @@ type Watcher struct {
 
 // stamp tells whether a file may have changed.
 type stamp struct {
-	mtime time.Time
-	size  int64
-	inode uint64
+	changed time.Time
+	size    int64
+	inode   uint64
 }
 
 // settled is the age at which a file whose stamp stands still is believed unchanged: two
@@ -123,7 +125,7 @@ func (w *Watcher) read(force bool) ([]byte, stamp, error) {
 	if err != nil {
 		return nil, stamp{}, err
 	}
-	if age := time.Since(before.mtime); !force && w.known && before == w.seen && age > settled {
+	if age := time.Since(before.changed); !force && w.known && before == w.seen && age > settled {
 		return nil, before, errUnchanged
 	}
 	b, err := io.ReadAll(io.LimitReader(f, MaxFileBytes+1))
@@ -141,7 +143,7 @@ func stampOf(f *os.File) (stamp, error) {
 	if !info.Mode().IsRegular() {
 		return stamp{}, &fs.PathError{Op: "read", Path: f.Name(), Err: errors.New("is no regular file")}
 	}
-	s := stamp{mtime: info.ModTime(), size: info.Size()}
+	s := stamp{changed: filetime.Changed(info), size: info.Size()}
 	if sys, ok := info.Sys().(*syscall.Stat_t); ok {
 		s.inode = sys.Ino
 	}

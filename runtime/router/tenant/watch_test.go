@@ -6,6 +6,7 @@ import (
 	"io/fs"
 	"os"
 	"path/filepath"
+	goruntime "runtime"
 	"slices"
 	"sync"
 	"syscall"
@@ -153,7 +154,8 @@ func TestRun(t *testing.T) {
 	})
 }
 
-// Two writes within one tick of the file system's clock leave the same stamp.
+// Two writes within one tick of the file system's clock leave the same stamp, and a writer may set
+// the time of the last write back.
 func TestChangeWithTheSameStampIsSeen(t *testing.T) {
 	w := watch(t)
 	w.write(one("a"))
@@ -169,7 +171,7 @@ func TestChangeWithTheSameStampIsSeen(t *testing.T) {
 		name string
 		at   time.Time
 		seen bool
-	}{{"b", now, true}, {"c", now.Add(-time.Hour), true}, {"d", now.Add(-time.Hour), false}} {
+	}{{"b", now, true}, {"c", now.Add(-time.Hour), true}, {"d", now.Add(-time.Hour), goruntime.GOOS == "linux"}} {
 		if err := os.WriteFile(w.Path, []byte(one(c.name)), info.Mode()); err != nil { // keeps the inode
 			t.Fatal(err)
 		}
