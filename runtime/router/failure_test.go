@@ -3,6 +3,7 @@ package router
 import (
 	"bufio"
 	"context"
+	"log/slog"
 	"net/http"
 	"strings"
 	"testing"
@@ -241,7 +242,11 @@ func TestInFlightLimit(t *testing.T) {
 func TestStopEndsOpenStreamsWithAnEvent(t *testing.T) {
 	slow := quick()
 	slow.DecodeD = 0.05
-	b := startBed(t, 1, 1, slow, func(c *Config) { c.Fleet.Serving.GracefulTimeoutS = 0.2 })
+	var log lockedText
+	b := startBed(t, 1, 1, slow, func(c *Config) {
+		c.Fleet.Serving.GracefulTimeoutS = 0.2
+		c.Logger = slog.New(slog.NewTextHandler(&log, nil))
+	})
 	got := make(chan answer, 1)
 	go func() {
 		got <- post(t, limit(t), b.url+"/v1/completions", `{"prompt":"hello","max_tokens":4000,"ignore_eos":true,"stream":true}`)
@@ -254,6 +259,11 @@ func TestStopEndsOpenStreamsWithAnEvent(t *testing.T) {
 	}
 	if len(rows) != 1 || rows[0].Terminal != journal.Expired || *rows[0].Reason != model.ReasonShutdown {
 		t.Errorf("rows %+v", rows)
+	}
+	for _, line := range []string{`msg="router stops" running=1 grace_s=0.2`, `msg="router ends requests that did not finish in time" requests=1`} {
+		if !strings.Contains(log.String(), line) {
+			t.Errorf("no %s in\n%s", line, log.String())
+		}
 	}
 }
 

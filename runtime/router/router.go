@@ -275,10 +275,13 @@ func (r *Router) Stop(ctx context.Context) error {
 }
 
 func (r *Router) stop(ctx context.Context) error {
+	running := 0
 	r.own.do(func() {
 		r.own.stopping = true
+		running = r.own.n.inflight
 		r.own.publish()
 	})
+	r.set.Logger.Info("router stops", "running", running, "grace_s", r.set.grace.Seconds())
 	if r.watch != nil {
 		r.watch()
 	}
@@ -287,6 +290,12 @@ func (r *Router) stop(ctx context.Context) error {
 	grace, cancel := context.WithTimeout(ctx, r.set.grace)
 	err := r.server.Shutdown(grace)
 	cancel()
+	if err != nil {
+		r.own.do(func() { running = r.own.n.inflight })
+		if running > 0 {
+			r.set.Logger.Warn("router ends requests that did not finish in time", "requests", running)
+		}
+	}
 	r.end()
 	if err != nil {
 		// The requests' contexts have ended: they write their last event and return.
