@@ -61,7 +61,8 @@ func canonicalString(s string) string {
 // facts are what a live engine says about itself.
 type facts struct {
 	identity  engine.Identity
-	blockSize int
+	blockSize int               // 0 = not known
+	mute      bool              // it answers without saying its block size
 	lease     float64           // seconds that it holds unread KV; 0 = not told
 	meet      engine.Rendezvous // room not set
 	role      model.Role        // of the live process; "" where a role is only a label
@@ -104,9 +105,12 @@ var ErrUnvouched = errors.New("its sidecar cannot be asked")
 // the fleet's model.
 func (s *settings) describe(ctx context.Context, n *node, id engine.Identity) (f facts, served bool, err error) {
 	f = facts{identity: id}
-	if l, err := s.dialect.Layout(ctx, n.control); err == nil {
+	l, err := s.dialect.Layout(ctx, n.control)
+	if err == nil {
 		f.blockSize = l.BlockSize
 	}
+	var missing *engine.MissingError
+	f.mute = errors.As(err, &missing)
 	if list, err := n.control.Models(ctx); err == nil {
 		for _, m := range list {
 			if m.ID == s.Fleet.Model {
@@ -164,6 +168,11 @@ func differ(a string, f facts, b string, g facts) error {
 		return fmt.Errorf("engine %s has version %s and engine %s has %s", a, f.identity.Version, b, g.identity.Version)
 	case f.blockSize != g.blockSize && f.blockSize > 0 && g.blockSize > 0:
 		return fmt.Errorf("engine %s has KV blocks of %d tokens and engine %s of %d", a, f.blockSize, b, g.blockSize)
+	case f.mute && g.blockSize > 0 || g.mute && f.blockSize > 0:
+		if g.mute {
+			a, b, g = b, a, f
+		}
+		return fmt.Errorf("engine %s does not say how large its KV blocks are and engine %s has %d tokens", a, b, g.blockSize)
 	case f.root != g.root && f.root != "" && g.root != "":
 		return fmt.Errorf("engine %s serves the model at %q and engine %s at %q", a, engine.Printable(f.root, 200), b, engine.Printable(g.root, 200))
 	}
