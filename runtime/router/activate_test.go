@@ -45,6 +45,7 @@ func TestActivateProfiles(t *testing.T) {
 	b := startBed(t, 1, 2, quick(), func(c *Config) {
 		rows = append(rows, c.Profiles.Rows...)
 		c.ReadProfiles = store.read
+		c.Fleet.SLO.TPOTS = 2 // a slow machine is no reason to refuse
 	})
 	row := func(i int, digest string, slower float64) profile.Row {
 		c := curveOf(quick())

@@ -33,7 +33,12 @@ func TestWhoIsToBlameForATransfer(t *testing.T) {
 			b := startBed(t, 2, 2, quick(), still, func(c *Config) { c.Fleet.Engine.HealthTimeoutS = 0.4 })
 			o := b.router.own
 			c.happen(b)
-			b.inject("d0", simulated.Injection{Kind: "pause"}) // its own probe stays open
+			// Its own probe stays open: of a token, or of its health.
+			kind := "pause"
+			if c.class == classOverload {
+				kind = "hang"
+			}
+			b.inject("d0", simulated.Injection{Kind: kind})
 			for range 3 {
 				l := &claim{p: o.node("p0"), d: o.node("d0")}
 				l.tokens.Store(c.tokens)

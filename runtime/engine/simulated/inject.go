@@ -145,7 +145,7 @@ func (s *Server) inject(now time.Time, in Injection, on bool) error {
 		if math.Abs(in.Factor) > mostSkew {
 			return fmt.Errorf("inject clock: factor must be within %g s of the clock", float64(mostSkew))
 		}
-		s.skew = core.Seconds(in.Factor)
+		s.skew.Store(int64(core.Seconds(in.Factor)))
 	case faultClear:
 		s.clear(now)
 	default:
@@ -193,7 +193,7 @@ func (s *Server) clear(now time.Time) {
 	s.faults.hang(false)
 	s.faults = faults{}
 	s.core.Slow, s.core.Wide = 0, false
-	s.skew = 0
+	s.skew.Store(0)
 	s.core.Pause(now, false)
 	s.freeze(now, false)
 }

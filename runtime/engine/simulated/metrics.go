@@ -21,7 +21,7 @@ func (s *Server) metrics(w http.ResponseWriter, _ *http.Request) {
 	p := &page{labels: `engine="0",model_name=` + string(appendString(nil, s.cfg.Model))}
 	s.mu.Lock()
 	st, g := s.core.Stats, s.core.Gauges()
-	start := float64(s.started.Add(s.skew).UnixNano()) / 1e9
+	start := float64(s.shown(s.started).UnixNano()) / 1e9
 	p.gauges(g)
 	if s.cfg.SideChannel != "" {
 		p.fetches(g)

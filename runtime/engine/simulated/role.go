@@ -182,7 +182,7 @@ func (s *Server) sglServerInfo(w http.ResponseWriter, _ *http.Request) {
 	c := s.cfg
 	s.mu.Lock()
 	role := s.pair.role
-	start := float64(s.started.Add(s.skew).UnixNano()) / 1e9
+	start := float64(s.shown(s.started).UnixNano()) / 1e9
 	s.mu.Unlock()
 	b, err := json.Marshal(map[string]any{
 		"version": c.EngineVersion, "model_path": c.Root, "served_model_name": c.Model, "context_length": c.MaxModelLen,

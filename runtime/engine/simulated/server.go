@@ -9,6 +9,7 @@ import (
 	"net"
 	"net/http"
 	"sync"
+	"sync/atomic"
 	"time"
 
 	"github.com/narwhal-fleet/narwhal/runtime/engine/simulated/core"
@@ -28,6 +29,8 @@ type Server struct {
 	print   string
 	started time.Time
 
+	skew atomic.Int64 // nanoseconds that its clock is ahead
+
 	mu      sync.Mutex // guards core, timer, calls, faults and the flags below
 	core    *core.Core
 	timer   *time.Timer
@@ -37,7 +40,6 @@ type Server struct {
 	silent  bool
 	dead    bool
 	hits    map[hit]int
-	skew    time.Duration
 	stopped bool
 	pair    pairing
 
@@ -209,4 +211,7 @@ func (s *Server) die() {
 const deathDelay = 700 * time.Millisecond
 
 // now is the time that the engine's answers show.
-func (s *Server) now() time.Time { return time.Now().Add(s.skew) }
+func (s *Server) now() time.Time { return s.shown(time.Now()) }
+
+// shown is a time as the engine's clock has it.
+func (s *Server) shown(t time.Time) time.Time { return t.Add(time.Duration(s.skew.Load())) }

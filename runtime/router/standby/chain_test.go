@@ -100,7 +100,9 @@ func TestPrimaryOfAnotherFleet(t *testing.T) {
 // It waits as any standby once the primary is of its fleet.
 func TestPrimaryIsOfThisFleetAgain(t *testing.T) {
 	inBubble(t, func(w *world) { w.fits = errors.New("another") }, func(w *world) {
+		w.mu.Lock()
 		w.fits = nil
+		w.mu.Unlock()
 		w.after(time.Minute, "block the primary is of another fleet: another", "store", "block ", "store")
 	})
 }

@@ -197,7 +197,12 @@ func (w *world) Verify(ctx context.Context) error {
 
 func (w *world) Open(k *lease.Keeper) { w.note("open"); w.opened = k }
 func (w *world) Block(reason string)  { w.note("block " + reason) }
-func (w *world) Fits(Document) error  { return w.fits }
+func (w *world) Fits(Document) error {
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	return w.fits
+}
+
 func (w *world) Store(_ Document, at time.Time) error {
 	w.note("store")
 	w.stored = at
