@@ -170,7 +170,8 @@ func cachedIn(answer []byte) int {
 	var s splitter
 	s.add(answer)
 	for e := s.next(); e != nil; e = s.next() {
-		note(data(e))
+		_, b := parts(e)
+		note(b)
 	}
 	return told
 }

@@ -192,8 +192,11 @@ func oneToken(raw []byte) error {
 	split.add(raw)
 	begun := false
 	for e := split.next(); e != nil; e = split.next() {
-		k, c := classify(data(e), true)
+		name, payload := parts(e)
+		k, c := classify(name, payload, true)
 		switch k {
+		case kindTorn:
+			return fmt.Errorf("%w: it holds what is no JSON", errProbeStream)
 		case kindError:
 			what := ""
 			if c != nil {

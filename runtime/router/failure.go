@@ -7,7 +7,6 @@ import (
 	"io"
 	"net"
 	"os"
-	"regexp"
 	"strconv"
 	"strings"
 	"syscall"
@@ -117,7 +116,7 @@ func fromStatus(phase, iid string, e *engine.StatusError) *failure {
 	var f *failure
 	switch {
 	case e.Client() && passed(e.Status):
-		f = invalid(ofBody(e.Param), "%s", scrub(e.Message))
+		f = invalid(scrub(ofBody(e.Param)), "%s", scrub(e.Message))
 		if e.Message == "" {
 			f.message = "the engine refused the request"
 		}
@@ -154,11 +153,6 @@ func ofBody(param string) string {
 }
 
 func passed(status int) bool { return status == 400 || status == 404 || status == 413 || status == 422 }
-
-var urls = regexp.MustCompile(`[a-zA-Z][a-zA-Z0-9+.-]*://[^\s"']+`)
-
-// scrub removes addresses from an engine's message before a client sees it.
-func scrub(s string) string { return urls.ReplaceAllString(s, "(address removed)") }
 
 // fromTransport judges an error of the connection. ctx is the leg's context: its cause says
 // which of the router's own limits ended it.

@@ -110,6 +110,9 @@ func (q *request) fail(f *failure) {
 		}
 		return
 	}
+	if f.upstream != 0 {
+		f.message = q.r.set.hide(f.message)
+	}
 	row.Status, row.ErrorType, row.ErrorCode = ptr(f.status), ptr(f.typ), f.code
 	told(f, false)
 	q.answer(f)

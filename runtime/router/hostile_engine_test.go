@@ -54,6 +54,11 @@ func hostileEngines() []hostileEngine {
 		{"event nested deep", "d0", says(streamHead + oneFrame + `data: {"usage":` + strings.Repeat("[", 500000) + "\n\n" + doneFrame), []string{"200", midStream, "broken connection"}, []string{"200"}},
 		{"finish_reason error", "d0", says(streamHead + oneFrame + strings.Replace(lastFrame, "length", "error", 1) + doneFrame), cutOff, nil},
 		{"an error that is a word", "d0", says(streamHead + oneFrame + `data: {"error":"oh"}` + "\n\n" + doneFrame), cutOff, nil},
+		{"an error as older engines word it", "d0", says(streamHead + oneFrame + `data: {"object":"error","message":"worker 127.0.0.1:9 exploded","code":500}` + "\n\n" + doneFrame), cutOff, nil},
+		{"an error without its member", "d0", says(streamHead + oneFrame + `data: {"message":"worker 127.0.0.1:9 exploded"}` + "\n\n" + doneFrame), cutOff, nil},
+		{"an event named error", "d0", says(streamHead + oneFrame + "event: error\ndata: worker 127.0.0.1:9 exploded\n\n" + doneFrame), cutOff, nil},
+		{"an event torn in two", "d0", says(streamHead + oneFrame + oneFrame[:60] + "\n\n" + lastFrame + doneFrame), cutOff, nil},
+		{"a torn event first", "d0", says(streamHead + oneFrame[:60] + "\n\n" + lastFrame + doneFrame), nil, nil},
 		{"a bad chunk", "d0", says("HTTP/1.1 200 OK\r\ntransfer-encoding: chunked\r\n\r\n" + fmt.Sprintf("%x\r\n%s\r\n", len(oneFrame), oneFrame) + "ZZ\r\n"), cutOff, nil},
 	}
 }
@@ -106,6 +111,9 @@ func (h hostileEngine) run(t *testing.T, streamed bool) {
 	}
 	if s.short() == "200" && streamed && s.done != 1 || len(s.failed) > 1 || len(s.failed) > 0 && s.done > 0 {
 		errs = append(errs, fmt.Errorf("%d [DONE] and the errors %+v", s.done, s.failed))
+	}
+	if strings.Contains(s.text+fmt.Sprint(s.failed), "127.0.0.1") {
+		errs = append(errs, fmt.Errorf("the client sees an engine's address in %q, %v", s.text, s.failed))
 	}
 	if n := bad.sent.Load(); n > tooMuch {
 		errs = append(errs, fmt.Errorf("the router took %d MB", n>>20))

@@ -73,14 +73,15 @@ func (s *settings) tokenInterval(ctx context.Context, n *node) (float64, error) 
 		k, err := from.Read(buf)
 		cut.add(buf[:k])
 		for e := cut.next(); e != nil; e = cut.next() {
-			switch kind, _ := classify(data(e), true); kind {
+			name, payload := parts(e)
+			switch kind, _ := classify(name, payload, true); kind {
 			case kindToken:
 				if last = time.Now(); tokens == 0 {
 					first = last
 				}
 				tokens++
-			case kindError:
-				return 0, errors.New("probe pace: the engine sent an error")
+			case kindError, kindTorn:
+				return 0, errors.New("probe pace: the engine sent an error, or no JSON")
 			case kindDone:
 				if tokens < 2 {
 					return 0, fmt.Errorf("probe pace: %d of %d tokens came", tokens, paceTokens)

@@ -181,7 +181,7 @@ func (r *relay) needs() int64 {
 // event handles one event; bore reports that it carried output.
 func (r *relay) event(e []byte) (bore bool, f *failure) {
 	q := r.q
-	payload := r.payload(e)
+	name, payload := r.parts(e)
 	r.lives = r.lives || len(payload) > 0
 	if len(payload) == 0 && !r.begun {
 		if r.idle++; r.idle > maxComments {
@@ -191,7 +191,7 @@ func (r *relay) event(e []byte) (bore bool, f *failure) {
 			return false, nil
 		}
 	}
-	k, c := classify(payload, !r.begun || r.sink != nil || q.cont != nil)
+	k, c := classify(name, payload, !r.begun || r.sink != nil || q.cont != nil)
 	if c != nil {
 		if c.usage != nil {
 			q.usage = q.plausible(c.usage)
@@ -207,6 +207,8 @@ func (r *relay) event(e []byte) (bore bool, f *failure) {
 			detail += ": " + string(c.err)
 		}
 		return false, engineFault(phaseDecode, r.l.d.id, model.ReasonEngine, classStream, detail, true)
+	case kindTorn:
+		return false, engineFault(phaseDecode, r.l.d.id, model.ReasonInvalid, classStream, "an event is no JSON: "+string(payload), true)
 	case kindDone:
 		if !r.begun {
 			return false, engineFault(phaseDecode, r.l.d.id, model.ReasonEngine, classStream, "[DONE] before any output", true)
@@ -246,13 +248,13 @@ func (r *relay) event(e []byte) (bore bool, f *failure) {
 	return bore, nil
 }
 
-// payload is an event's data. A mark of the byte order may stand before the first event.
-func (r *relay) payload(e []byte) []byte {
+// parts are an event's name and data. A mark of the byte order may stand before the first event.
+func (r *relay) parts(e []byte) (name, data []byte) {
 	if !r.heard {
 		r.heard = true
 		e = bytes.TrimPrefix(e, []byte("\xef\xbb\xbf"))
 	}
-	return data(e)
+	return parts(e)
 }
 
 // first notes the first output of the answer. Until the whole leg prefilled here, that is

@@ -90,10 +90,9 @@ func newline(b []byte, i int) int {
 	return 0
 }
 
-// data returns the payload of an event's data lines, joined by LF; nil for none. The usual
-// event of one line is returned without a copy.
-func data(event []byte) []byte {
-	var out []byte
+// parts returns an event's name, nil for none, and the payload of its data lines, joined by LF;
+// nil for none. The usual event of one line is returned without a copy.
+func parts(event []byte) (name, data []byte) {
 	first := true
 	for len(event) > 0 {
 		line := event
@@ -102,36 +101,41 @@ func data(event []byte) []byte {
 		} else {
 			event = nil
 		}
+		if v, ok := bytes.CutPrefix(line, []byte("event:")); ok {
+			name = bytes.TrimPrefix(v, []byte(" "))
+			continue
+		}
 		v, ok := bytes.CutPrefix(line, []byte("data:"))
 		if !ok {
 			continue
 		}
 		v = bytes.TrimPrefix(v, []byte(" "))
 		if first {
-			out, first = v, false
+			data, first = v, false
 		} else {
-			out = append(append(bytes.Clone(out), '\n'), v...)
+			data = append(append(bytes.Clone(data), '\n'), v...)
 		}
 	}
-	return out
+	return name, data
 }
 
 // kind is what an event means to the relay.
 type kind int
 
 const (
-	kindOther kind = iota // comment, metadata, anything without a token
+	kindOther kind = iota // comment, metadata, an event with a name, anything without a token
 	kindToken             // bears output
 	kindUsage             // the closing usage event, without choices
 	kindDone              // [DONE]
-	kindError             // an error object in a 200 stream, or a choice that ended in failure
+	kindError             // an error in a 200 stream, or a choice that ended in failure
+	kindTorn              // no JSON: words may be lost
 )
 
 // chunk is one decoded event: views over its bytes.
 type chunk struct {
 	top     splice.Object
 	choices []splice.Object
-	err     []byte // the error member; nil for none
+	err     []byte // the error that it is; nil for none
 	usage   *usage
 	broken  bool   // choices are no list of objects
 	finish  string // the last choice's finish_reason; "" = none
@@ -152,6 +156,7 @@ func readChunk(payload []byte) (*chunk, bool) {
 		return nil, false
 	}
 	c := &chunk{top: top}
+	listed, blames := false, false
 	for k, v := range top.All() {
 		if string(v) == "null" {
 			continue
@@ -159,9 +164,16 @@ func readChunk(payload []byte) (*chunk, bool) {
 		switch k {
 		case "error":
 			c.err = v
+		case "object":
+			if string(v) == `"error"` { // as older engines word one
+				c.err = payload
+			}
+		case "message", "detail", "code":
+			blames = true
 		case "usage":
 			c.usage = readUsage(v)
 		case "choices":
+			listed = true
 			list, ok := splice.Elements(v, maxChoices)
 			c.broken, c.choices = !ok, c.choices[:0]
 			for _, e := range list {
@@ -169,6 +181,9 @@ func readChunk(payload []byte) (*chunk, bool) {
 				c.choices = append(c.choices, splice.View(e))
 			}
 		}
+	}
+	if blames && !listed && c.usage == nil && c.err == nil {
+		c.err = payload
 	}
 	for _, ch := range c.choices {
 		if f, ok := ch.Get("finish_reason"); ok {
@@ -199,19 +214,23 @@ func readUsage(v []byte) *usage {
 
 // classify reads an event. Events of a running stream are mostly plain tokens: those are
 // recognised by their bytes and not decoded (deep false); deep decodes whatever it is.
-func classify(payload []byte, deep bool) (kind, *chunk) {
+func classify(name, payload []byte, deep bool) (kind, *chunk) {
 	switch {
+	case string(name) == "error":
+		return kindError, &chunk{err: payload}
 	case len(payload) == 0:
 		return kindOther, nil
 	case string(bytes.TrimSpace(payload)) == "[DONE]":
 		return kindDone, nil
-	case !deep && payload[0] == '{' && !telling(payload):
+	case !deep && payload[0] == '{' && !telling(payload) && splice.Valid(payload):
 		return kindToken, nil
 	}
 	c, ok := readChunk(payload)
 	switch {
-	case !ok:
+	case !ok && len(name) > 0:
 		return kindOther, nil
+	case !ok:
+		return kindTorn, nil
 	case len(c.err) > 0:
 		return kindError, c
 	case len(c.choices) == 0 && c.usage != nil:
@@ -262,6 +281,6 @@ func filled(v []byte) bool { return len(v) > 2 && v[0] == '"' }
 
 // telling reports whether a payload may hold something that the relay must decode.
 func telling(p []byte) bool {
-	return bytes.Contains(p, []byte(`"error"`)) || bytes.Contains(p, []byte(`"usage"`)) ||
+	return !bytes.Contains(p, []byte(`"choices"`)) || bytes.Contains(p, []byte(`"error"`)) || bytes.Contains(p, []byte(`"usage"`)) ||
 		bytes.Count(p, []byte(`"finish_reason"`)) > bytes.Count(p, []byte(`"finish_reason":null`))
 }

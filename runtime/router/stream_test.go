@@ -42,10 +42,13 @@ func TestSplitterKeepsEveryByteHoweverReadsFall(t *testing.T) {
 	})
 }
 
-func TestData(t *testing.T) {
-	for event, want := range map[string]string{"data: x\n\n": "x", "data:x\r\n\r\n": "x", "event: e\ndata: {\"a\":1}\nid: 3\n\n": `{"a":1}`, "data: a\ndata: b\n\n": "a\nb", ": c\n\n": "", "data:  two\n\n": " two"} {
-		if got := string(data([]byte(event))); got != want {
-			t.Errorf("%q: %q, want %q", event, got, want)
+func TestParts(t *testing.T) {
+	for event, want := range map[string][2]string{
+		"data: x\n\n": {"", "x"}, "data:x\r\n\r\n": {"", "x"}, "event: e\ndata: {\"a\":1}\nid: 3\n\n": {"e", `{"a":1}`},
+		"data: a\ndata: b\nevent:late\n\n": {"late", "a\nb"}, ": c\n\n": {"", ""}, "data:  two\n\n": {"", " two"}, "event: alone\n\n": {"alone", ""},
+	} {
+		if name, data := parts([]byte(event)); [2]string{string(name), string(data)} != want {
+			t.Errorf("%q: %q %q, want %q", event, name, data, want)
 		}
 	}
 }
@@ -56,6 +59,13 @@ func TestClassify(t *testing.T) {
 		deep    bool
 		want    kind
 	}{
+		{`{"object":"error","message":"worker exploded","code":500}`, false, kindError},
+		{`{"message":"worker exploded"}`, false, kindError},
+		{`{"detail":"Not Found"}`, true, kindError},
+		{`{"message":"x","choices":[{"text":"y"}]}`, false, kindToken},
+		{`{"choices":[{"index":0,"text":"a wo`, false, kindTorn},
+		{`{"choices":[{"index":0,"text":"a wo`, true, kindTorn},
+		{`not json`, false, kindTorn},
 		{`[DONE]`, false, kindDone},
 		{` [DONE]`, true, kindDone},
 		{`{"choices":[{"index":0,"text":"[DONE]","finish_reason":null}]}`, false, kindToken},
@@ -70,11 +80,17 @@ func TestClassify(t *testing.T) {
 		{`{"error":null,"choices":[{"text":"x"}]}`, true, kindToken},
 		{`{"choices":[],"usage":{"prompt_tokens":1,"completion_tokens":2}}`, false, kindUsage},
 		{`{"metrics":{}}`, true, kindOther},
-		{`{broken`, true, kindOther},
+		{`{broken`, true, kindTorn},
 		{``, true, kindOther},
 	} {
-		if got, _ := classify([]byte(c.payload), c.deep); got != c.want {
+		if got, _ := classify(nil, []byte(c.payload), c.deep); got != c.want {
 			t.Errorf("%s (deep %v): %d, want %d", c.payload, c.deep, got, c.want)
+		}
+	}
+	for event, want := range map[string]kind{"event: error\ndata: {\"x\":1}\n\n": kindError, "event: note\ndata: not json\n\n": kindOther, "event: error\n\n": kindError} {
+		name, data := parts([]byte(event))
+		if got, _ := classify(name, data, false); got != want {
+			t.Errorf("%q: %d, want %d", event, got, want)
 		}
 	}
 }
@@ -182,9 +198,9 @@ func FuzzEngineStream(f *testing.F) {
 			in = in[n:]
 			for e := s.next(); e != nil; e = s.next() {
 				got = append(got, e...)
-				p := data(e)
-				_, _ = classify(p, true)
-				_, _ = classify(p, false)
+				name, p := parts(e)
+				_, _ = classify(name, p, true)
+				_, _ = classify(name, p, false)
 				_ = add(a, string(p))
 			}
 			clear(read)
