@@ -60,17 +60,25 @@ func (c *conn) close() {
 	c.wg.Wait()
 }
 
+// ends reports whether a connection that let something down is lost itself.
+func (c *conn) ends() bool {
+	select {
+	case <-c.lost:
+		return true
+	case <-time.After(parentGrace):
+		return false
+	}
+}
+
 // dead names the hop to blame for the loss of c, the nearest to this side.
 func (c *conn) dead() *conn {
 	if c.via == nil {
 		return c
 	}
-	select {
-	case <-c.via.lost:
+	if c.via.ends() {
 		return c.via.dead()
-	case <-time.After(parentGrace):
-		return c
 	}
+	return c
 }
 
 // keepalive asks the server for an answer at each interval and ends the connection after

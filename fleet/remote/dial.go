@@ -57,7 +57,7 @@ func dialHop(ctx context.Context, host string, h Hop, via *conn, opts Options) (
 
 // dropped reports whether a server closed the connection without a word.
 func dropped(err error) bool {
-	return errors.Is(err, io.EOF) || errors.Is(err, io.ErrUnexpectedEOF) || errors.Is(err, syscall.ECONNRESET)
+	return errors.Is(err, io.EOF) || errors.Is(err, io.ErrUnexpectedEOF) || errors.Is(err, syscall.ECONNRESET) || errors.Is(err, syscall.EPIPE)
 }
 
 // attempt is one try to reach a hop.

@@ -94,12 +94,8 @@ func Open(ctx context.Context, cfg Config, opts Options) (*Host, error) {
 		h.own = NewJumps()
 		jumps = h.own
 	}
-	last := len(cfg.Hops) - 1
-	via, err := jumps.reach(ctx, cfg.ID, cfg.Hops[:last], h.opts)
-	if err == nil {
-		h.conn, err = dialHop(ctx, cfg.ID, cfg.Hops[last], via, h.opts)
-	}
-	if err != nil {
+	var err error
+	if h.conn, err = jumps.dial(ctx, cfg.ID, cfg.Hops, h.opts); err != nil {
 		if h.own != nil {
 			_ = h.own.Close()
 		}

@@ -85,12 +85,20 @@ func (j *Jumps) reach(ctx context.Context, host string, hops []Hop, opts Options
 	}
 }
 
+// dial connects to the last of hops. The jump before it may be lost without being known to be:
+// then it is reached again, once.
 func (j *Jumps) dial(ctx context.Context, host string, hops []Hop, opts Options) (*conn, error) {
-	via, err := j.reach(ctx, host, hops[:len(hops)-1], opts)
-	if err != nil {
-		return nil, err
+	last := len(hops) - 1
+	for again := true; ; again = false {
+		via, err := j.reach(ctx, host, hops[:last], opts)
+		if err != nil {
+			return nil, err
+		}
+		c, err := dialHop(ctx, host, hops[last], via, opts)
+		if err == nil || !again || via == nil || !dropped(err) || ctx.Err() != nil || !via.ends() {
+			return c, err
+		}
 	}
-	return dialHop(ctx, host, hops[len(hops)-1], via, opts)
 }
 
 var errJumpsClosed = errors.New("jump connections are closed")
