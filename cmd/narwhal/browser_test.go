@@ -166,6 +166,7 @@ func TestHeatMapInABrowser(t *testing.T) {
 // The report of a run and the page of a simulation open in a real browser, whole and without
 // anything from outside.
 func TestPagesInABrowser(t *testing.T) {
+	t.Parallel()
 	needBrowser(t)
 	w := newWorld(t, 2, nil)
 	w.must(0, w.gates("--to", "D"))

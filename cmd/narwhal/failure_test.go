@@ -65,6 +65,7 @@ func await(t *testing.T, what string, done func() bool) {
 // TestLife takes one fleet through what happens to fleets: processes die, inputs change,
 // the operator goes back.
 func TestLife(t *testing.T) {
+	t.Parallel()
 	w := newWorld(t, 2, nil)
 	w.must(0, w.gates())
 	t.Run("an engine is killed", func(t *testing.T) {
@@ -297,6 +298,7 @@ func (w *world) hinted(r ran, text string) {
 // TestNamesakes has two sandboxes whose folders and fleets have equal names, and one
 // operator: neither touches the other's processes, and each fleet has a run of its own.
 func TestNamesakes(t *testing.T) {
+	t.Parallel()
 	a := newWorld(t, 1, nil)
 	a.must(0, a.gates("--to", "C"))
 	b := newWorld(t, 1, nil)
@@ -319,6 +321,7 @@ func TestNamesakes(t *testing.T) {
 
 // TestRollbackOfAnotherRun goes back in a run that did not start what runs.
 func TestRollbackOfAnotherRun(t *testing.T) {
+	t.Parallel()
 	w := newWorld(t, 1, nil)
 	w.must(0, w.gates("--to", "E"))
 	w.must(0, w.gates("--new", "--to", "A"))
@@ -336,6 +339,7 @@ func TestRollbackOfAnotherRun(t *testing.T) {
 // TestFailures provokes what goes wrong on the way; each leaves a record from which the
 // same command goes on.
 func TestFailures(t *testing.T) {
+	t.Parallel()
 	w := newWorld(t, 2, nil)
 	t.Run("a host is gone", func(t *testing.T) {
 		w.sbx.Server(1).Refuse(true)
@@ -491,6 +495,7 @@ func lostTunnel(t *testing.T, w *world) {
 // TestSecretsStayPut plants a secret, of which the key that the engines demand is made, and looks
 // for it in everything that a run leaves.
 func TestSecretsStayPut(t *testing.T) {
+	t.Parallel()
 	const planted = "xk-9f3b1c7d5e2a8046-planted"
 	w := newWorld(t, 2, func(doc map[string]any) {
 		launch := doc["deploy"].(map[string]any)["launch"].(map[string]any)["simulated"].(map[string]any)
@@ -550,6 +555,7 @@ func TestSecretsStayPut(t *testing.T) {
 // TestEngineThatPrintsItsSecret has an engine end with the secret in its log, which the
 // evidence quotes: neither record nor output may hold it.
 func TestEngineThatPrintsItsSecret(t *testing.T) {
+	t.Parallel()
 	const planted = "xk-77aa20d4c9-spoken"
 	w := newWorld(t, 1, func(doc map[string]any) {
 		launch := doc["deploy"].(map[string]any)["launch"].(map[string]any)

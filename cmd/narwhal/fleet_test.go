@@ -26,7 +26,7 @@ var binary = sync.OnceValues(func() (string, error) {
 		return "", err
 	}
 	path := filepath.Join(dir, "narwhal")
-	cmd := exec.Command("go", "build", "-trimpath", "-ldflags", "-s -w", "-o", path, ".")
+	cmd := exec.Command("go", "build", "-ldflags", "-s -w", "-o", path, ".")
 	cmd.Env = append(os.Environ(), "CGO_ENABLED=0")
 	out, err := cmd.CombinedOutput()
 	if err != nil {
@@ -46,7 +46,8 @@ type world struct {
 	env   []string
 }
 
-// newWorld starts a sandbox in this process with a trial that takes about a second.
+// newWorld starts a sandbox in this process with quick engines, sweeps of the fewest rounds and a
+// trial that takes about a second.
 func newWorld(t *testing.T, hosts int, edit func(doc map[string]any)) *world {
 	t.Helper()
 	if testing.Short() {
@@ -79,8 +80,10 @@ func newWorld(t *testing.T, hosts int, edit func(doc map[string]any)) *world {
 	w.rewrite(func(doc map[string]any) {
 		d := doc["deploy"].(map[string]any)
 		d["trial"] = map[string]any{"rates": []any{20}, "requests": 20, "attainment": 0.5, "max_input_tokens": 400, "max_output_tokens": 8}
-		d["profile"] = map[string]any{"prefill_tokens": []any{512, 1024, 2048}, "prefill_repeats": 3, "decode_requests": []any{1, 6}, "decode_tokens": []any{64, 512}, "output_tokens": 8, "pair_tokens": 64}
-		d["fabric"] = map[string]any{"prompt_tokens": 64, "handoffs_per_s": 1, "sample": "50ms", "streams": 1, "under_decode": false}
+		d["profile"] = map[string]any{"prefill_tokens": []any{512, 1024, 2048}, "prefill_repeats": 3, "decode_requests": []any{1, 6}, "decode_tokens": []any{64, 512}, "output_tokens": 8, "pair_tokens": 64, "budget": "500ms"}
+		d["fabric"] = map[string]any{"prompt_tokens": 64, "handoffs_per_s": 1, "sample": "50ms", "streams": 1, "under_decode": false, "incast": false}
+		sim := d["launch"].(map[string]any)["simulated"].(map[string]any)["simulated"].(map[string]any)
+		sim["prefill_b_s"], sim["decode_d_s"], sim["decode_e_s"] = 0.00004, 0.005, 0.0005
 		doc["profiles"] = map[string]any{"max_decode_fit_mape": 0.9, "max_decode_cv_mape": 3}
 		doc["controller"].(map[string]any)["reactive"].(map[string]any)["movement_margin"] = 0.9
 		if edit != nil {

@@ -30,6 +30,7 @@ func siteOf(t *testing.T) (dir, version string) {
 // TestMonitoringThroughTheGates lets gate G install the files for a real Prometheus, look at what
 // it sees, and put back what stood before.
 func TestMonitoringThroughTheGates(t *testing.T) {
+	t.Parallel()
 	needPrometheus(t)
 	dir, before := siteOf(t)
 	prom := startPrometheus(t, filepath.Join(dir, "current", "prometheus.yml"))

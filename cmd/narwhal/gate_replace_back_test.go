@@ -42,7 +42,7 @@ func TestReplaceBack(t *testing.T) {
 	refusedBack(t, w, 2, "invalid_arguments", "e1", "-o", filepath.Join(w.dir, "x.json"))
 	refusedBack(t, w, 2, "invalid_arguments", "--only", "e1")
 	launch, profile := w.launched(t, "e3"), w.digest(t, "F/profile/e3")
-	w.relaunch("e3", 0.02)
+	w.relaunch("e3", 0.01)
 	w.must(0, w.replace("e3", "--yes"))
 	left := w.launched(t, "e3")
 	file := filepath.Join(filepath.Dir(w.fleet), "back.json") // its references are relative
@@ -143,7 +143,7 @@ func TestReplaceBackIsKilled(t *testing.T) {
 	w := newWorld(t, 3, nil)
 	w.must(0, w.gates())
 	launch, profile := w.launched(t, "e1"), w.digest(t, "F/profile/e1")
-	w.relaunch("e1", 0.02)
+	w.relaunch("e1", 0.01)
 	w.rewrite(func(doc map[string]any) {
 		other := doc["deploy"].(map[string]any)["launch"].(map[string]any)["other"].(map[string]any)
 		other["simulated"].(map[string]any)["max_model_len"] = 8192
@@ -188,7 +188,7 @@ func TestReplaceBackIsKilled(t *testing.T) {
 // backLate lets an engine serve again that was waited for too long: its process and its request stay.
 func backLate(t *testing.T, w *world) {
 	await(t, "a long request on e2", func() bool {
-		resp, err := http.Post("http://"+w.router()+"/v1/completions", "application/json", strings.NewReader(`{"prompt":"a whale","max_tokens":4000,"ignore_eos":true,"stream":true}`))
+		resp, err := http.Post("http://"+w.router()+"/v1/completions", "application/json", strings.NewReader(`{"prompt":"a whale","max_tokens":12000,"ignore_eos":true,"stream":true}`))
 		if err != nil {
 			t.Fatal(err)
 		}
@@ -211,7 +211,7 @@ func backLate(t *testing.T, w *world) {
 // damagedBack refuses to go back to what the record does not hold any more.
 func damagedBack(t *testing.T, w *world) {
 	old := w.digest(t, "F/profile/e1")
-	w.relaunch("e1", 0.02)
+	w.relaunch("e1", 0.01)
 	w.must(0, w.replace("e1", "--below-floor", "--yes")) // roles may have moved
 	before := w.identities()
 	object := func(sum string) string { return filepath.Join(w.runDir(), "objects", sum) }

@@ -50,7 +50,7 @@ type steady struct {
 
 func (s *steady) run(ctx context.Context, addr string) {
 	for ctx.Err() == nil {
-		resp, err := http.Post("http://"+addr+"/v1/completions", "application/json", strings.NewReader(`{"prompt":"a whale","max_tokens":40,"ignore_eos":true,"stream":true}`))
+		resp, err := http.Post("http://"+addr+"/v1/completions", "application/json", strings.NewReader(`{"prompt":"a whale","max_tokens":90,"ignore_eos":true,"stream":true}`))
 		if err != nil {
 			s.refused.Add(1)
 			s.last.Store(err.Error())
@@ -166,6 +166,7 @@ func (w *world) settled(t *testing.T) {
 
 // TestReplace replaces engines of a serving fleet under open streams.
 func TestReplace(t *testing.T) {
+	t.Parallel()
 	w := newWorld(t, 4, nil)
 	first := w.replace("e3", "--yes")
 	if r := w.reply(w.must(6, first)); len(r.Errors) != 1 || r.Errors[0].Code != "fleet_not_serving" {
@@ -189,7 +190,7 @@ func TestReplace(t *testing.T) {
 	})
 	t.Run("another launch", func(t *testing.T) {
 		before, seq := w.identities(), w.latest().Seq
-		w.relaunch("e3", 0.02)
+		w.relaunch("e3", 0.01)
 		w.under(t, func() { w.must(0, w.replace("e3", "--yes")) })
 		if got := changed(before, w.identities()); !slices.Equal(got, []string{"engine-e3", "sidecar-e3"}) {
 			t.Errorf("other processes: %v", got)
@@ -265,7 +266,7 @@ func refusedReplacements(t *testing.T, w *world) {
 			t.Errorf("%v: %+v", c.args, got.Errors)
 		}
 	}
-	w.relaunch("e1", 0.02)
+	w.relaunch("e1", 0.01)
 	if got := w.reply(w.must(6, w.replace("e3", "--yes"))); got.Errors[0].Code != "other_changes" || !strings.Contains(got.Errors[0].Message, "e1") {
 		t.Errorf("beside another change: %+v", got.Errors)
 	}
@@ -290,7 +291,7 @@ func TestReplaceIsKilled(t *testing.T) {
 	if got := w.reply(w.must(6, w.replace("e2", "--yes"))); got.Errors[0].Code != "last_engine" {
 		t.Fatalf("the last of its role: %+v", got.Errors)
 	}
-	w.relaunch("e2", 0.02)
+	w.relaunch("e2", 0.01)
 	before := w.identities()
 	args := []string{"e2", "--below-floor", "--yes"}
 	kills := 0
@@ -337,7 +338,7 @@ func TestReplaceIsKilled(t *testing.T) {
 // that is asked.
 func replaceLate(t *testing.T, w *world) {
 	await(t, "a long request on e2", func() bool {
-		resp, err := http.Post("http://"+w.router()+"/v1/completions", "application/json", strings.NewReader(`{"prompt":"a whale","max_tokens":4000,"ignore_eos":true,"stream":true}`))
+		resp, err := http.Post("http://"+w.router()+"/v1/completions", "application/json", strings.NewReader(`{"prompt":"a whale","max_tokens":12000,"ignore_eos":true,"stream":true}`))
 		if err != nil {
 			t.Fatal(err)
 		}
@@ -372,7 +373,7 @@ func TestReplaceThatFails(t *testing.T) {
 	})
 	w.must(0, w.gates())
 	before := w.identities()
-	w.relaunch("e1", 0.02)
+	w.relaunch("e1", 0.01)
 	w.rewrite(func(doc map[string]any) {
 		other := doc["deploy"].(map[string]any)["launch"].(map[string]any)["other"].(map[string]any)
 		other["simulated"].(map[string]any)["max_model_len"] = 8192
@@ -389,7 +390,7 @@ func TestReplaceThatFails(t *testing.T) {
 	if r := w.must(0, w.run("gate", "status", "-f", w.fleet)); !strings.Contains(r.out, "e1 is out of service, stage gate F failed") {
 		t.Errorf("status says %s", tail(r.out))
 	}
-	w.relaunch("e1", 0.02)
+	w.relaunch("e1", 0.01)
 	w.under(t, func() { w.must(0, w.replace("--yes")) })
 	if got := changed(before, w.identities()); !slices.Equal(got, []string{"engine-e1", "sidecar-e1"}) {
 		t.Errorf("other processes: %v", got)

@@ -42,6 +42,7 @@ func (w *world) standing() serve.Standing { return newest[serve.Standing](w, "G/
 // TestStandbyThroughTheGates starts a router with its standby, restarts both, loses one after
 // the other, and goes back.
 func TestStandbyThroughTheGates(t *testing.T) {
+	t.Parallel()
 	var address string
 	w := newWorld(t, 2, nil)
 	w.rewrite(func(doc map[string]any) {

@@ -67,7 +67,7 @@ func (c *clients) run(ctx context.Context, n int) {
 func (c *clients) one(ctx context.Context) {
 	first := time.Now()
 	for i := 0; ctx.Err() == nil; i++ {
-		resp, err := http.Post("http://"+c.routers[i%len(c.routers)]+"/v1/completions", "application/json", strings.NewReader(`{"prompt":"a whale","max_tokens":60,"ignore_eos":true,"stream":true}`))
+		resp, err := http.Post("http://"+c.routers[i%len(c.routers)]+"/v1/completions", "application/json", strings.NewReader(`{"prompt":"a whale","max_tokens":130,"ignore_eos":true,"stream":true}`))
 		if err == nil && resp.StatusCode != http.StatusOK {
 			_, _ = io.Copy(io.Discard, resp.Body)
 			_ = resp.Body.Close()
@@ -262,6 +262,7 @@ func TestUpgradeWithHandOver(t *testing.T) {
 // TestUpgradeWithoutStandby drains the router before the new one starts: a stream that is open
 // ends whole.
 func TestUpgradeWithoutStandby(t *testing.T) {
+	t.Parallel()
 	w := newWorld(t, 2, nil)
 	w.must(0, w.gates())
 	c := &clients{routers: []string{fmt.Sprintf("127.0.0.1:%d", w.sbx.Hosts[0].Ports.Router)}}

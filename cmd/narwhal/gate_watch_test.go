@@ -14,6 +14,7 @@ import (
 
 // TestGateWatch keeps verifying a served fleet, and finds what happens to it afterwards.
 func TestGateWatch(t *testing.T) {
+	t.Parallel()
 	w := newWorld(t, 2, func(doc map[string]any) { doc["engine"].(map[string]any)["engine_api_key_env"] = "WATCH_KEY" })
 	w.env = []string{"WATCH_KEY=k-9012"}
 	watch := func(args ...string) ran {

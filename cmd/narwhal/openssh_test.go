@@ -16,6 +16,7 @@ import (
 // TestOpenSSH takes a fleet through its gates on hosts with a real OpenSSH server in
 // network namespaces of their own: as root, and as an ordinary user behind a jump host.
 func TestOpenSSH(t *testing.T) {
+	t.Parallel()
 	if testing.Short() {
 		t.Skip("starts processes")
 	}
@@ -106,7 +107,7 @@ func sshWorld(t *testing.T, hosts []netns.HostInfo, name string, reach func(netn
 			"router": map[string]any{"host": hosts[0].ID, "listen": "127.0.0.1:8000"},
 			"fabric": map[string]any{"interface": "eth1", "prompt_tokens": 64, "sample": "100ms", "streams": 1, "under_decode": false},
 			"profile": map[string]any{"prefill_tokens": []any{512, 1024, 2048}, "prefill_repeats": 3, "decode_requests": []any{1, 6},
-				"decode_tokens": []any{64, 512}, "output_tokens": 8, "pair_tokens": 64},
+				"decode_tokens": []any{64, 512}, "output_tokens": 8, "pair_tokens": 64, "budget": "500ms"},
 			"trial":  map[string]any{"rates": []any{20}, "requests": 20, "attainment": 0.5, "max_input_tokens": 400, "max_output_tokens": 8},
 			"policy": map[string]any{"max_clock_offset": "10s", "min_disk_free": "16MiB"},
 		},

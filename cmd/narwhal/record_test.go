@@ -6,6 +6,7 @@ import (
 	"path/filepath"
 	"strconv"
 	"strings"
+	"sync"
 	"testing"
 
 	"github.com/narwhal-fleet/narwhal/gates/record"
@@ -13,6 +14,7 @@ import (
 
 // TestRecordOfAFullRun runs the pipeline once and then attacks copies of its record.
 func TestRecordOfAFullRun(t *testing.T) {
+	t.Parallel()
 	w := newWorld(t, 2, nil)
 	first := w.reply(w.must(0, w.gates()))
 	if got := first.states(); got != allPassed {
@@ -52,9 +54,10 @@ func TestRecordOfAFullRun(t *testing.T) {
 			}
 		}
 	})
-	t.Run("the independent verifier agrees", func(t *testing.T) { independentVerifier(t, w, dir) })
-	t.Run("tamper anywhere", func(t *testing.T) { tamperAnywhere(t, w, dir) })
-	t.Run("hide any evidence", func(t *testing.T) { hideEvidence(t, w, dir) })
+	copied := copyTree(t, dir)
+	t.Run("the independent verifier agrees", func(t *testing.T) { t.Parallel(); independentVerifier(t, w, copied) })
+	t.Run("tamper anywhere", func(t *testing.T) { t.Parallel(); tamperAnywhere(t, w, copyTree(t, copied)) })
+	t.Run("hide any evidence", func(t *testing.T) { t.Parallel(); hideEvidence(t, w, dir) })
 }
 
 // tamperAnywhere changes one byte of every file of the run, at its beginning, middle and end.
@@ -120,17 +123,45 @@ func hideEvidence(t *testing.T, w *world, dir string) {
 	}
 }
 
-// TestKillAtEveryEvent kills the run after each event that it writes: after the first
-// one of every attempt and, while attempts bring nothing new, after one more each time.
-// The same command goes on until all gates pass.
+// TestKillAtEveryEvent kills runs after each event that they write, each through some of the gates
+// on a fleet of its own; together they go through all, and through each step to the next gate.
 func TestKillAtEveryEvent(t *testing.T) {
 	t.Parallel()
-	w := newWorld(t, 2, nil)
+	var mu sync.Mutex
+	killedAt := map[record.Kind]int{}
+	t.Cleanup(func() { // once all have ended
+		for _, k := range []record.Kind{record.KindStarted, record.KindPlan, record.KindIntent, record.KindEvidence, record.KindOutcome, record.KindVerdict, record.KindSeal} {
+			if killedAt[k] == 0 {
+				t.Errorf("never killed after %s", k)
+			}
+		}
+	})
+	for name, c := range map[string]struct{ from, to string }{"A to C": {"", "C"}, "C to E": {"B", "E"}, "E to G": {"D", "G"}} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			w := newWorld(t, 2, nil)
+			if c.from != "" {
+				w.must(0, w.gates("--to", c.from))
+			}
+			kinds := killedAtEveryEvent(t, w, c.to)
+			mu.Lock()
+			defer mu.Unlock()
+			for k, n := range kinds {
+				killedAt[k] += n
+			}
+		})
+	}
+}
+
+// killedAtEveryEvent kills the run after each event that it writes: after the first one of every
+// attempt and, while attempts bring nothing new, after one more each time. The same command goes on
+// until the gates up to one pass. The result counts the kills by the event that they followed.
+func killedAtEveryEvent(t *testing.T, w *world, to string) map[record.Kind]int {
 	kills, after, done := 0, 1, 0
 	killedAt := map[record.Kind]int{}
 	for {
 		w.env = []string{"NARWHAL_CRASH_AFTER=" + strconv.Itoa(after)}
-		r := w.gates()
+		r := w.gates("--to", to)
 		if r.code == 0 {
 			break
 		}
@@ -148,7 +179,8 @@ func TestKillAtEveryEvent(t *testing.T) {
 		}
 	}
 	w.env = nil
-	if got := w.reply(w.must(0, w.gates())).states(); got != allPassed {
+	want := allPassed[:strings.Index(allPassed, to+":")] + to + ":passed"
+	if got := w.reply(w.must(0, w.gates("--to", to))).states(); !strings.HasPrefix(got, want) {
 		t.Fatalf("gates are %s", got)
 	}
 	w.must(0, w.run("gate", "verify", "-f", w.fleet))
@@ -156,16 +188,12 @@ func TestKillAtEveryEvent(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	for _, k := range []record.Kind{record.KindStarted, record.KindPlan, record.KindIntent, record.KindEvidence, record.KindOutcome, record.KindVerdict, record.KindSeal} {
-		if killedAt[k] == 0 {
-			t.Errorf("never killed after %s", k)
-		}
-	}
 	for _, a := range snap.State.Unknown {
 		t.Errorf("the effect of %s stays unknown", a.Step)
 	}
 	checkOnce(t, snap)
 	t.Logf("%d kills, %d events", kills, len(snap.Events))
+	return killedAt
 }
 
 // latest reads the newest run's record.

@@ -15,6 +15,7 @@ import (
 // TestRestartDrill restarts an engine of each role in the middle of a run, which then proves the
 // new processes before anything is served: one command, and nothing is left to repeat.
 func TestRestartDrill(t *testing.T) {
+	t.Parallel()
 	w := newWorld(t, 2, func(doc map[string]any) {
 		doc["deploy"].(map[string]any)["policy"].(map[string]any)["restart_drill"] = true
 		doc["engine"].(map[string]any)["engine_api_key_env"] = "DRILL_KEY"

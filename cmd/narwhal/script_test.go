@@ -1,14 +1,33 @@
 package main
 
 import (
+	"flag"
 	"os"
+	"runtime"
+	"strconv"
 	"testing"
 
 	"github.com/rogpeppe/go-internal/testscript"
 )
 
 func TestMain(m *testing.M) {
-	testscript.Main(m, map[string]func(){"narwhal": main})
+	testscript.Main(patient{m}, map[string]func(){"narwhal": main})
+}
+
+// patient runs more tests at once than there are processors, unless -parallel says how many:
+// the parallel ones have fleets of their own and mostly wait for them.
+type patient struct{ *testing.M }
+
+const atOnce = 4
+
+func (p patient) Run() int {
+	flag.Parse()
+	said := false
+	flag.Visit(func(f *flag.Flag) { said = said || f.Name == "test.parallel" })
+	if !said {
+		_ = flag.Set("test.parallel", strconv.Itoa(max(atOnce, runtime.GOMAXPROCS(0)))) // the flag exists
+	}
+	return p.M.Run()
 }
 
 // TestScript runs testdata/script: one file a verb or habit, each in a folder of its

@@ -7,6 +7,7 @@ import (
 
 // TestGatesOfSGLang takes engines that answer in pairs through all gates.
 func TestGatesOfSGLang(t *testing.T) {
+	t.Parallel()
 	w := newWorld(t, 2, func(doc map[string]any) {
 		for _, name := range []string{"dialect", "connector"} {
 			delete(doc["engine"].(map[string]any), name)

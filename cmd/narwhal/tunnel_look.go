@@ -15,6 +15,7 @@ import (
 const (
 	lookLimit    = 5 * time.Second
 	lookInterval = 5 * time.Second
+	missInterval = time.Second // while it does not answer
 )
 
 // look asks for the router behind the tunnel: any answer is one.
@@ -49,6 +50,9 @@ func noRouter(err error) error {
 func keepLooking(ctx context.Context, t *remote.Tunnel, w io.Writer, there bool) {
 	tick := time.NewTicker(lookInterval)
 	defer tick.Stop()
+	if !there {
+		tick.Reset(missInterval)
+	}
 	for {
 		select {
 		case <-ctx.Done():
@@ -64,8 +68,10 @@ func keepLooking(ctx context.Context, t *remote.Tunnel, w io.Writer, there bool)
 		switch {
 		case err != nil && there:
 			fmt.Fprintf(w, "router does not answer (%s)\n", oneLine(err.Error()))
+			tick.Reset(missInterval)
 		case err == nil && !there:
 			fmt.Fprintf(w, "router answers again\n")
+			tick.Reset(lookInterval)
 		}
 		there = err == nil
 	}

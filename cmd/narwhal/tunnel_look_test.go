@@ -24,6 +24,7 @@ func standIn(t *testing.T, w *world) (end func()) {
 
 // A tunnel without a router at its end says so and ends; one whose router goes says that.
 func TestTunnelLooksForTheRouter(t *testing.T) {
+	t.Parallel()
 	w := newWorld(t, 1, nil)
 	w.must(0, w.run("gate", "run", "-f", w.fleet, "--yes", "--to", "A"))
 	r := w.run("tunnel", "-f", w.fleet)

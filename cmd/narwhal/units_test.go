@@ -43,7 +43,7 @@ func newUnitWorld(t *testing.T, scope string) *unitWorld {
 		r["host"], r["listen"] = w.id, w.asks
 		r["standby"] = map[string]any{"host": w.id, "listen": fmt.Sprintf("127.0.0.1:%d", freePort(t))}
 		r["lease"] = map[string]any{"path": filepath.Join(w.host.dir, "lease.json"), "ttl": "2s", "renew": "200ms", "margin": "200ms"}
-		d["profile"] = map[string]any{"prefill_tokens": []any{256, 512, 1024}, "prefill_repeats": 1, "decode_requests": []any{1, 4}, "decode_tokens": []any{64, 256}, "output_tokens": 8, "pair_tokens": 64}
+		d["profile"] = map[string]any{"prefill_tokens": []any{256, 512, 1024}, "prefill_repeats": 1, "decode_requests": []any{1, 4}, "decode_tokens": []any{64, 256}, "output_tokens": 8, "pair_tokens": 64, "budget": "500ms"}
 		// The engines that stay can serve without the one on this host.
 		doc["engines"].([]any)[1].(map[string]any)["role"] = "decode"
 	})

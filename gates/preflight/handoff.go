@@ -58,7 +58,10 @@ type Handed struct {
 	FirstS []float64 `json:"first_token_s,omitempty"`
 }
 
-const pairOutput = 16 // tokens compared
+const (
+	pairOutput  = 16 // tokens compared
+	firstOutput = 2  // tokens where only the first is timed
+)
 
 // pairing is a pair of engines that are asked.
 type pairing struct {
@@ -102,7 +105,7 @@ func handoff(ctx context.Context, q HandoffRequest) (Handed, error) {
 	}
 	for range q.Firsts {
 		one := Handed{From: q.From, To: q.To}
-		if _, err := x.split(ctx, length, &one); err != nil {
+		if _, err := x.split(ctx, length, firstOutput, &one); err != nil {
 			return out, fmt.Errorf("hand over %s → %s: %w", q.From, q.To, err)
 		}
 		out.FirstS = append(out.FirstS, one.FirstMS/1e3)
@@ -129,7 +132,7 @@ func (x *pairing) compare(ctx context.Context, n int) (Handed, error) {
 	if err != nil {
 		return out, err
 	}
-	ids, err := x.split(ctx, n, &out)
+	ids, err := x.split(ctx, n, pairOutput, &out)
 	if err != nil {
 		return out, fmt.Errorf("hand over %s → %s: %w", x.q.From, x.q.To, err)
 	}
@@ -146,13 +149,14 @@ func (x *pairing) compare(ctx context.Context, n int) (Handed, error) {
 	return out, nil
 }
 
-// split runs both legs of one request with a prompt of n tokens, which it returns.
-func (x *pairing) split(ctx context.Context, n int, out *Handed) ([]int, error) {
+// split runs both legs of one request with a prompt of n tokens, which it returns, for some tokens
+// of output.
+func (x *pairing) split(ctx context.Context, n, output int, out *Handed) ([]int, error) {
 	ids, err := x.p.prompt(ctx, n)
 	if err != nil {
 		return nil, err
 	}
-	body, err := streamBody(x.q.Model, ids, pairOutput)
+	body, err := streamBody(x.q.Model, ids, output)
 	if err != nil {
 		return nil, err
 	}

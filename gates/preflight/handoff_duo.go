@@ -50,7 +50,7 @@ func handoffTogether(ctx context.Context, d engine.Dialect, q HandoffRequest) (o
 			return out, err
 		}
 		one := Handed{}
-		if _, err := runTogether(ctx, u, q.Model, ids, &one); err != nil {
+		if _, err := runTogether(ctx, u, q.Model, ids, firstOutput, &one); err != nil {
 			return out, fmt.Errorf("hand over %s → %s: %w", q.From, q.To, err)
 		}
 		out.FirstS = append(out.FirstS, one.FirstMS/1e3)
@@ -79,7 +79,7 @@ func compareTogether(ctx context.Context, d engine.Dialect, u *duo, p *prober, m
 	if err := looks(&before); err != nil {
 		return err
 	}
-	if out.Split, err = runTogether(ctx, u, model, ids, out); err != nil {
+	if out.Split, err = runTogether(ctx, u, model, ids, pairOutput, out); err != nil {
 		return fmt.Errorf("hand over %s → %s: %w", out.From, out.To, err)
 	}
 	if err := looks(&after); err != nil {
@@ -91,15 +91,15 @@ func compareTogether(ctx context.Context, d engine.Dialect, u *duo, p *prober, m
 	}
 	out.Restarted = before[1].ProcessStart != after[1].ProcessStart
 	again := Handed{}
-	if out.Again, err = runTogether(ctx, u, model, ids, &again); err != nil {
+	if out.Again, err = runTogether(ctx, u, model, ids, pairOutput, &again); err != nil {
 		return fmt.Errorf("hand over %s → %s again: %w", out.From, out.To, err)
 	}
 	return nil
 }
 
-func runTogether(ctx context.Context, u *duo, model string, ids []int, out *Handed) ([]int, error) {
+func runTogether(ctx context.Context, u *duo, model string, ids []int, output int, out *Handed) ([]int, error) {
 	begin := time.Now()
-	t, prefill, err := u.stream(ctx, model, ids, pairOutput, func() {
+	t, prefill, err := u.stream(ctx, model, ids, output, func() {
 		if out.FirstMS == 0 {
 			out.FirstMS = ms(begin)
 		}
@@ -118,5 +118,5 @@ func common16(ctx context.Context, u *duo, p *prober, model string, n int) ([]in
 		return nil, errors.New("the tokenizer counts nothing in a text")
 	}
 	ids := t.IDs[:min(n, len(t.IDs))]
-	return runTogether(ctx, u, model, ids, &Handed{})
+	return runTogether(ctx, u, model, ids, pairOutput, &Handed{})
 }

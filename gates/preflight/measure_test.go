@@ -4,6 +4,7 @@ import (
 	"context"
 	"encoding/json"
 	"math"
+	"slices"
 	"strings"
 	"testing"
 	"time"
@@ -11,6 +12,7 @@ import (
 	"github.com/narwhal-fleet/narwhal/fleet"
 	"github.com/narwhal-fleet/narwhal/runtime/engine/simulated"
 	"github.com/narwhal-fleet/narwhal/runtime/engine/simulated/simulatedtest"
+	"github.com/narwhal-fleet/narwhal/runtime/engine/vllm"
 	"github.com/narwhal-fleet/narwhal/runtime/profile"
 )
 
@@ -116,6 +118,25 @@ func TestHandoff(t *testing.T) {
 	// The way back is another pair.
 	if h, err := pair(t, d, p, 100); err != nil || !h.equal() || h.EngineID != d.EngineID() {
 		t.Errorf("back: %+v, %v", h, err)
+	}
+}
+
+// TestHandoffTimesFirstTokens generates no more than it compares where only the first token counts.
+func TestHandoffTimesFirstTokens(t *testing.T) {
+	p, d := boot(t, nil), boot(t, nil)
+	q := HandoffRequest{Dialect: "vllm", Model: "tiny", From: "p0", To: "d0", Prefill: p.URL(), Decode: d.URL(), Tokens: 64, Long: 600, Firsts: 3}
+	h, err := handoff(limited(t), q)
+	if err != nil || !h.equal() || h.Long == nil || !h.Long.equal() || len(h.FirstS) != 1+q.Firsts || slices.Min(h.FirstS) <= 0 {
+		t.Fatalf("%+v, %v", h, err)
+	}
+	c, err := newProber(limited(t), d.URL(), "tiny", "", 0)
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer c.client.Close()
+	s, err := c.state(limited(t), vllm.New())
+	if want := float64(2*pairOutput + q.Firsts*firstOutput); err != nil || s.GenerationTokens != want {
+		t.Errorf("the consumer generated %g tokens, want %g: %v", s.GenerationTokens, want, err)
 	}
 }
 
