@@ -5,6 +5,7 @@ import (
 	"errors"
 	"fmt"
 	"math"
+	"slices"
 	"strings"
 
 	"github.com/narwhal-fleet/narwhal/attest/canonical"
@@ -164,10 +165,14 @@ func (d Document) check() error {
 	if err != nil {
 		return err
 	}
+	var without []string
 	for name, value := range fields {
 		if _, ok := d.Sources[name]; !ok && populated(value) {
-			return fmt.Errorf("contract field %s has no source", name)
+			without = append(without, name)
 		}
+	}
+	if slices.Sort(without); len(without) > 0 {
+		return fmt.Errorf("contract fields without a source: %s; sources says of each field that is set where its value was read, as {%q: \"command line\"}", strings.Join(without, ", "), without[0])
 	}
 	for name := range d.Sources {
 		if _, ok := fields[name]; !ok {

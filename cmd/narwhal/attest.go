@@ -29,7 +29,7 @@ func attestServeVerb(a *app) *cobra.Command {
 			}
 			doc, err := attest.ParseDocument(raw)
 			if err != nil {
-				return problem.Wrap(problem.Invalid, "document_invalid", "read the attestation", err, "gate E writes one")
+				return problem.Wrap(problem.Invalid, "document_invalid", "read the attestation "+document, err, "gate E writes one; docs/gates/E.md, A sidecar by hand, says what it must hold")
 			}
 			signer, _, err := attest.OpenKeyFile(key, nil)
 			if err != nil {
@@ -37,7 +37,7 @@ func attestServeVerb(a *app) *cobra.Command {
 			}
 			looker, err := attest.LookerOf(doc)
 			if err != nil {
-				return problem.Wrap(problem.Invalid, "document_invalid", "read the attestation", err, "gate E writes one")
+				return problem.Wrap(problem.Invalid, "document_invalid", "read the attestation "+document, err, "gate E writes one; docs/gates/E.md, A sidecar by hand, says what it must hold")
 			}
 			return attest.Serve(cmd.Context(), attest.SidecarConfig{
 				Listen: listen, Document: doc, Identity: attest.HTTPIdentity{Base: engine, PID: pid}, Signer: signer, Looker: looker,

@@ -27,10 +27,15 @@ func (f *engineFlags) router(c *cobra.Command) {
 	fleetFlag(c, &f.fleet)
 }
 
+// orders adds the token that orders need.
+func (f *engineFlags) orders(c *cobra.Command) {
+	c.Flags().StringVar(&f.token, "control-token", "", "the router's control token, as env:NAME or file:PATH (default: deploy.router.http.control_token of the fleet file)")
+}
+
 // order adds the flags of what changes engines.
 func (f *engineFlags) order(c *cobra.Command) {
 	f.router(c)
-	c.Flags().StringVar(&f.token, "control-token", "", "the router's control token, as env:NAME or file:PATH (default: deploy.router.http.control_token of the fleet file)")
+	f.orders(c)
 	c.Flags().BoolVar(&f.all, "all", false, "the whole fleet, in place of IID")
 	c.Flags().DurationVar(&f.timeout, "timeout", 10*time.Minute, "limit of each wait, and of a validation")
 }
@@ -45,7 +50,7 @@ func (f *engineFlags) draining(c *cobra.Command) {
 
 func enginesVerb(a *app) *cobra.Command {
 	c := &cobra.Command{Use: "engines", Short: "Lists a fleet's engines, takes them out of service and back, through the router"}
-	c.AddCommand(enginesListVerb(a), enginesDrainVerb(a), enginesHoldVerb(a), enginesReleaseVerb(a), enginesReadmitVerb(a), enginesRestartVerb(a))
+	c.AddCommand(enginesListVerb(a), enginesDrainVerb(a), enginesHoldVerb(a), enginesReleaseVerb(a), enginesReadmitVerb(a), enginesRestartVerb(a), enginesActivateVerb(a))
 	return c
 }
 
@@ -92,7 +97,8 @@ func enginesReadmitVerb(a *app) *cobra.Command {
 	c := &cobra.Command{
 		Use: "readmit {IID | --all}", Short: "Takes an engine back after its process was restarted",
 		Long: "Takes a drained engine back. The router asks it who it is; with an engine contract it validates the new process.\n" +
-			"--wait tries again until the engine is up and passes.",
+			"--wait tries again until the engine is up and passes, and ends with an error where it needs a new profile first:\n" +
+			"narwhal profile --only IID --overwrite, then narwhal engines activate IID.",
 		RunE: func(cmd *cobra.Command, args []string) error { return a.takeBack(cmd, &f, args) },
 	}
 	f.order(c)

@@ -17,7 +17,8 @@ func enginesListVerb(a *app) *cobra.Command {
 	c := &cobra.Command{
 		Use: "list", Short: "Shows the engines: roles, requests in flight, and what keeps them out", Args: cobra.NoArgs,
 		Long: "Shows the engines of a router, with their roles, the requests that they have in flight on either side, and what keeps\n" +
-			"them out. PROCESS SINCE is the start of the process that the router knows, by which it tells generations apart.",
+			"them out. PROCESS SINCE is the start of the process that the router knows, by which it tells generations apart; an\n" +
+			"ejected engine has none, since the process that answers there may be another one.",
 		RunE: func(cmd *cobra.Command, _ []string) error {
 			r, err := f.reach(cmd, a, false)
 			if err != nil {
@@ -65,6 +66,7 @@ type engineLine struct {
 	Role      string             `json:"role"`
 	Pinned    bool               `json:"pinned"`
 	Live      bool               `json:"live"`
+	Ejected   bool               `json:"ejected"`
 	Accepts   bool               `json:"accepts_new"`
 	State     string             `json:"state"`
 	Reason    string             `json:"reason"`
@@ -81,7 +83,7 @@ type engineLine struct {
 func listOf(url string, s lifecycle.State) engineList {
 	l := engineList{Router: listRouter{url, s.Router.Controls, s.Router.Ready, s.Epoch, s.Holder}, Policy: s.Policy, Wave: waveLine(s.Wave), Engines: []engineLine{}}
 	for _, e := range s.List {
-		l.Engines = append(l.Engines, engineLine{e.IID, e.Role, e.Pinned, e.Live, e.Accepts, e.State, e.Reason, e.Start, e.Resident, e.Draining, e.Held, e.Ready, e.Restart, e.Deadline, e.Error})
+		l.Engines = append(l.Engines, engineLine{e.IID, e.Role, e.Pinned, e.Live, e.Ejected, e.Accepts, e.State, e.Reason, e.Start, e.Resident, e.Draining, e.Held, e.Ready, e.Restart, e.Deadline, e.Error})
 	}
 	return l
 }
@@ -95,7 +97,11 @@ func (l engineList) print(w io.Writer) {
 		if e.Pinned {
 			role += ", pinned"
 		}
-		fmt.Fprintf(t, "%s\t%s\t%s\t%d\t%d\t%s\t%s\t%s\n", cell(e.IID), role, e.shown(), e.InFlight.Prefill, e.InFlight.Decode, yes(e.Ready), moment(e.Start), orDash(e.Reason))
+		since := moment(e.Start)
+		if e.Ejected {
+			since = moment(nil)
+		}
+		fmt.Fprintf(t, "%s\t%s\t%s\t%d\t%d\t%s\t%s\t%s\n", cell(e.IID), role, e.shown(), e.InFlight.Prefill, e.InFlight.Decode, yes(e.Ready), since, orDash(e.Reason))
 	}
 	_ = t.Flush()
 	for line := range strings.Lines(rows.String()) {

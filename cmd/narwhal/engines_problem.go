@@ -29,6 +29,7 @@ func (r *reached) problem(ctx context.Context, verb string, t lifecycle.Target, 
 	var denied *lifecycle.Denied
 	var unknown *lifecycle.Unknown
 	var late *lifecycle.Late
+	var outdated *lifecycle.Outdated
 	var stuck *lifecycle.Stuck
 	var same *lifecycle.Same
 	var untold *lifecycle.Untold
@@ -40,8 +41,8 @@ func (r *reached) problem(ctx context.Context, verb string, t lifecycle.Target, 
 		p = problem.Wrap(problem.Failed, "relaunch_failed", doing, err, "it stays drained: the same command tries again, narwhal engines readmit "+named+" takes it back")
 	case errors.As(err, &same):
 		p = problem.Wrap(problem.Degraded, "same_process", doing, err, "let the command behind -- end only after the old process has")
-	case errors.As(err, &late) && strings.Contains(err.Error(), "another generation"):
-		p = problem.Wrap(problem.Failed, "profile_of_before", doing, err, "its profile is of the process before, and a new one is needed: "+newProfile(r, named))
+	case errors.As(err, &outdated):
+		p = profileOfBefore(r, doing, named, outdated)
 	case errors.As(err, &late):
 		p = problem.Wrap(problem.Failed, "not_in_time", doing, err, "the order stands, and the same command goes on; narwhal engines release "+named+" takes it back")
 	case errors.As(err, &unknown):
@@ -49,7 +50,7 @@ func (r *reached) problem(ctx context.Context, verb string, t lifecycle.Target, 
 	case errors.As(err, &denied):
 		p = problem.Wrap(problem.Refused, "control_denied", doing, err, deniedHint(denied))
 	case errors.As(err, &refusal):
-		p = refusedOrder(verb, named, refusal, t, d)
+		p = r.refused(ctx, verb, named, refusal, t, d)
 	case errors.As(err, &stuck):
 		p = problem.Wrap(problem.Failed, "order_stuck", doing, err, "narwhal engines list shows where it stands")
 	case errors.Is(err, context.DeadlineExceeded):
@@ -64,12 +65,38 @@ func (r *reached) problem(ctx context.Context, verb string, t lifecycle.Target, 
 	return p
 }
 
-// newProfile says how an engine that was started anew gets a profile that a router which serves takes up.
-func newProfile(r *reached, named string) string {
+// profileOfBefore: the engines came back as processes that nobody has measured, which no wait mends.
+func profileOfBefore(r *reached, doing, named string, e *lifecycle.Outdated) *problem.Problem {
+	return problem.Wrap(problem.FailedGate, "profile_of_before", doing, e, "waiting does not mend this, a new profile does: "+newProfile(r, e.IIDs, ", then narwhal engines readmit "+named))
+}
+
+// newProfile says how engines that were started anew get profiles that a router which serves takes up,
+// and what takes them back then.
+func newProfile(r *reached, ids []string, then string) string {
+	ids = ids[:min(len(ids), shownIDs)]
 	if r.tunnel != nil {
-		return "narwhal gate replace " + named + " measures it and takes it back"
+		return "narwhal gate replace " + strings.Join(ids, " ") + " starts and measures it anew, and takes it back"
 	}
-	return "narwhal profile -f FLEET --only " + named + " --overwrite, POST /narwhal/lifecycle/activate {\"engines\":[\"" + named + "\"]} to the router, then narwhal engines readmit " + named
+	return "narwhal profile -f FLEET --only " + strings.Join(ids, " --only ") + " --overwrite, then narwhal engines activate " + strings.Join(ids, " ") + then
+}
+
+// refused words a refusal. Of an engine that no order holds, the router's state says why it is out.
+func (r *reached) refused(ctx context.Context, verb, named string, e *lifecycle.Refusal, t lifecycle.Target, d lifecycle.Document) *problem.Problem {
+	doing := verb + " " + t.String()
+	back := verb == "release" || verb == "readmit" || verb == "restart"
+	if old := t.Outdated(d); old != nil && back {
+		return profileOfBefore(r, doing, named, old)
+	}
+	if back && !t.All && !t.Held(d) && !d.Engines[t.IID].Accepts && d.Router.Controls && r.Client != nil {
+		s, err := r.State(ctx)
+		for _, l := range s.List {
+			if err == nil && l.IID == t.IID && l.Ejected {
+				return problem.New(problem.Refused, "engine_ejected", doing+": no order holds it, so that none can take it back; it is out, "+l.Reason,
+					"the router takes it back by itself once it passes: narwhal check -f FLEET --only "+t.IID+" says at what it fails; a process that was started anew needs a profile: "+newProfile(r, []string{t.IID}, ""))
+			}
+		}
+	}
+	return refusedOrder(verb, named, e, t, d)
 }
 
 // unanswered is the problem of a router that said nothing of use.

@@ -2,6 +2,7 @@ package main
 
 import (
 	"context"
+	"fmt"
 
 	"github.com/spf13/cobra"
 
@@ -64,14 +65,16 @@ func (f *engineFlags) reach(cmd *cobra.Command, a *app, orders bool) (*reached, 
 func (f *engineFlags) controlToken(a *app, l *loaded) (token fleet.Secret, err error) {
 	switch {
 	case f.token != "":
-		token, err = referred(a, f.token)
+		token, err = controlFrom(a, f.token)
 	case l.fleet.Deploy != nil && l.fleet.Deploy.Router.HTTP.ControlToken != "":
-		token, err = l.secret(a)(l.fleet.Deploy.Router.HTTP.ControlToken)
+		ref := l.fleet.Deploy.Router.HTTP.ControlToken
+		if token, err = l.secret(a)(ref); err == nil {
+			if _, err = tenant.NewControl(token); err != nil {
+				err = fmt.Errorf("%s: %w", string(ref), err)
+			}
+		}
 	default:
 		return token, nil
-	}
-	if err == nil {
-		_, err = tenant.NewControl(token)
 	}
 	if err != nil {
 		return fleet.Secret{}, problem.Wrap(problem.Invalid, "control_token", "read the control token", err, "--control-token env:NAME or file:PATH names the one that the router was started with")

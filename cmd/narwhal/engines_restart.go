@@ -21,7 +21,8 @@ func enginesRestartVerb(a *app) *cobra.Command {
 			"COMMAND, which runs here and not in a shell, restarts the process. Without one somebody else does, while the router is\n" +
 			"asked again and again; that needs a fleet with an engine contract, where processes are told apart. When COMMAND fails,\n" +
 			"or a wait is too long, the engine stays drained; the same command goes on.\n\n" +
-			"A profile that is bound to the process does not hold for the next one: narwhal gate run --to F, or narwhal profile --only IID --overwrite, measures again.",
+			"A profile that is bound to the process does not hold for the next one: narwhal profile --only IID --overwrite measures\n" +
+			"again, narwhal engines activate IID has the router take that up, and narwhal engines readmit IID takes the engine back.",
 		Example: "  narwhal engines restart d1 -- ssh 192.0.2.12 sudo systemctl restart vllm",
 		RunE: func(cmd *cobra.Command, args []string) error {
 			n := cmd.ArgsLenAtDash()

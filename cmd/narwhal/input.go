@@ -62,7 +62,9 @@ func within[T any](ctx context.Context, do func() (T, error)) (T, error) {
 // read returns a file's bytes, or standard input's for "-". It may wait for a pipe.
 func (a *app) read(path string) ([]byte, error) {
 	var r io.Reader = a.in
+	name := "standard input"
 	if path != "-" {
+		name = path
 		f, err := os.Open(path)
 		if err != nil {
 			return nil, err
@@ -72,7 +74,7 @@ func (a *app) read(path string) ([]byte, error) {
 	}
 	b, err := io.ReadAll(io.LimitReader(r, maxFleetFile+1))
 	if err == nil && len(b) > maxFleetFile {
-		err = errors.New("it is larger than 16 MiB")
+		err = fmt.Errorf("%s is larger than 16 MiB", name)
 	}
 	return b, err
 }
@@ -87,7 +89,7 @@ func readSecret(path string) ([]byte, error) {
 	_ = f.SetReadDeadline(time.Now().Add(secretWithin)) // a regular file needs none
 	b, err := io.ReadAll(io.LimitReader(f, maxSecretFile+1))
 	if err == nil && len(b) > maxSecretFile {
-		err = errors.New("it is larger than 64 KiB")
+		err = fmt.Errorf("%s is larger than 64 KiB", path)
 	}
 	return b, err
 }

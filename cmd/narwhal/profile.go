@@ -84,14 +84,19 @@ func (a *app) profile(cmd *cobra.Command, f profileFlags) error {
 	if err := known(d.Fleet, f.only); err != nil {
 		return err
 	}
+	if err := f.points(&d.Fleet.Deploy.Profile); err != nil {
+		return err
+	}
+	if f.asks() {
+		if err := a.needsKey(d.Fleet); err != nil {
+			return err
+		}
+	}
 	out, err := a.claimStore(ctx, f, l.fleet)
 	if err != nil {
 		return err
 	}
 	defer out.hold.Release()
-	if err := f.points(&d.Fleet.Deploy.Profile); err != nil {
-		return err
-	}
 	p, err := a.profiled(ctx, f, d)
 	if err != nil {
 		return err
@@ -99,12 +104,14 @@ func (a *app) profile(cmd *cobra.Command, f profileFlags) error {
 	return a.writeProfiles(f, d.Fleet, out, p)
 }
 
+// asks reports whether engines are measured.
+func (f profileFlags) asks() bool { return f.refit == "" && len(f.merge) == 0 }
+
 // valid refuses flags that say two things.
 func (f profileFlags) valid(given func(string) bool) error {
 	bad := func(message, hint string) error {
 		return problem.New(problem.Invalid, "invalid_arguments", message, hint)
 	}
-	asks := f.refit == "" && len(f.merge) == 0
 	switch {
 	case f.refit != "" && len(f.merge) > 0:
 		return bad("--refit and --merge are both given", "--merge fits what it puts together")
@@ -114,7 +121,7 @@ func (f profileFlags) valid(given func(string) bool) error {
 		return bad("--merge and --only are both given", "--merge takes all engines of its files")
 	}
 	for _, name := range sweepFlags {
-		if !asks && given(name) {
+		if !f.asks() && given(name) {
 			return bad("--"+name+" is given, and no engine is measured", "leave it out, or leave --refit and --merge out")
 		}
 	}
@@ -180,9 +187,6 @@ func (a *app) profiled(ctx context.Context, f profileFlags, d *preflight.Direct)
 }
 
 func (a *app) measureEngines(ctx context.Context, f profileFlags, d *preflight.Direct) (preflight.Profiling, error) {
-	if err := a.needsKey(d.Fleet); err != nil {
-		return preflight.Profiling{}, err
-	}
 	var busy []string
 	asked, err := d.Measures(f.only)
 	if err != nil {

@@ -148,6 +148,10 @@ func TestProfileOfABrokenEngine(t *testing.T) {
 		t.Errorf("%s, %+v", codes, d.Missing)
 	}
 	p.rowOf("profiles.json", "p0")
+	r := finish(t, p.verb("profile", "-f", p.fleet, "--only", "d0", "--out", "other.json"))
+	if r.code != 4 || !strings.Contains(r.err, "error: profile d0: ") || strings.Count(r.err, "profile d0: ") != 1 {
+		t.Errorf("the engine is not named once: exit %d\n%s", r.code, r.err)
+	}
 	if err := p.engines[1].Inject(simulated.Injection{Kind: "clear"}); err != nil {
 		t.Fatal(err)
 	}

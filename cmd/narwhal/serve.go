@@ -235,7 +235,7 @@ func readProfiles(ctx context.Context, path string) (profile.Store, error) {
 	}
 	s, err := profile.ReadStore(bytes.NewReader(b))
 	if err != nil {
-		return s, problem.Wrap(problem.Invalid, "profiles_invalid", "read the profiles", err, "--profiles or profiles.path names the store; narwhal profile, or narwhal gate run --to F, measures the engines and writes it: gate G places it on the router's host as router/profiles.json")
+		return s, problem.Wrap(problem.Invalid, "profiles_invalid", "read the profiles", fmt.Errorf("%s: %w", path, err), "--profiles or profiles.path names the store; narwhal profile, or narwhal gate run --to F, measures the engines and writes it: gate G places it on the router's host as router/profiles.json")
 	}
 	return s, nil
 }
@@ -259,7 +259,7 @@ func bounded(path string, most int64) ([]byte, error) {
 	defer f.Close()
 	b, err := io.ReadAll(io.LimitReader(f, most+1))
 	if err == nil && int64(len(b)) > most {
-		err = fmt.Errorf("it is larger than %s", fleet.Size(most))
+		err = fmt.Errorf("%s is larger than %s", path, fleet.Size(most))
 	}
 	return b, err
 }

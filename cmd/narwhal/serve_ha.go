@@ -4,10 +4,12 @@ import (
 	"cmp"
 	"context"
 	"errors"
+	"fmt"
 	"net"
 	"net/url"
 	"os"
 	"os/exec"
+	"slices"
 	"strconv"
 	"strings"
 	"time"
@@ -101,6 +103,9 @@ func (f *haFlags) valid(given func(string) bool) error {
 	case len(f.etcd) == 0 && (given("lease-etcd-key") || f.user != "" || f.pass != "" || f.ca != "" || f.cert != "" || f.private != ""):
 		return bad("options of etcd without --lease-etcd", "--lease-etcd https://HOST:2379")
 	}
+	if (f.cert == "") != (f.private == "") {
+		return bad("--lease-etcd-cert and --lease-etcd-private belong together, and one is given", "give the certificate's file and its private key's")
+	}
 	if err := lease.CheckID(f.id); err != nil {
 		return problem.Wrap(problem.Invalid, "invalid_arguments", "read --router-id", err, "--router-id NAME, a short word such as router-a; without it the router's address is its name")
 	}
@@ -123,10 +128,7 @@ func (f *haFlags) surface(a *app, cfg *router.Config) (err error) {
 	cfg.HA.StatePath = cmp.Or(f.state, cfg.Fleet.Recovery.StatePath)
 	cfg.Access.Tenants, cfg.Continue, cfg.LendFrom, cfg.PrefixAffinity = f.tenants, f.goOn, f.lend, f.affinity
 	if f.control != "" {
-		if cfg.Access.Control, err = referred(a, f.control); err == nil {
-			_, err = tenant.NewControl(cfg.Access.Control)
-		}
-		if err != nil {
+		if cfg.Access.Control, err = controlFrom(a, f.control); err != nil {
 			return problem.Wrap(problem.Invalid, "control_token", "read the control token", err, "--control-token env:NAME or file:PATH names a token, which openssl rand -hex 16 makes")
 		}
 	}
@@ -231,7 +233,7 @@ func (f *haFlags) etcdOptions(a *app, model, holder string) (etcd.Options, error
 	if f.ca != "" || f.cert != "" || f.private != "" {
 		c, err := etcd.TLSFiles{CA: f.ca, Cert: f.cert, Key: f.private}.Config()
 		if err != nil {
-			return o, problem.Wrap(problem.Invalid, "lease_tls", "read the certificates for etcd", err, "--lease-etcd-ca, --lease-etcd-cert and --lease-etcd-private name PEM files")
+			return o, problem.Wrap(problem.Invalid, "lease_tls", "read the certificates for etcd ("+strings.Join(slices.DeleteFunc([]string{f.ca, f.cert, f.private}, func(p string) bool { return p == "" }), ", ")+")", err, "--lease-etcd-ca, --lease-etcd-cert and --lease-etcd-private name PEM files")
 		}
 		o.TLS = c
 	}
@@ -255,6 +257,18 @@ func (f *haFlags) etcdArgs() (args []string) {
 	return args
 }
 
+// controlFrom reads a control token that the command line refers to.
+func controlFrom(a *app, ref string) (fleet.Secret, error) {
+	token, err := referred(a, ref)
+	if err != nil {
+		return token, err
+	}
+	if _, err := tenant.NewControl(token); err != nil {
+		return fleet.Secret{}, fmt.Errorf("%s: %w", ref, err) // a reference, no secret
+	}
+	return token, nil
+}
+
 // referred reads a secret that the command line only refers to.
 func referred(a *app, ref string) (fleet.Secret, error) {
 	if name, ok := strings.CutPrefix(ref, "env:"); ok {
@@ -271,7 +285,11 @@ func referred(a *app, ref string) (fleet.Secret, error) {
 	if err != nil {
 		return fleet.Secret{}, err
 	}
-	return fleet.NewSecret(strings.TrimRight(string(b), "\r\n")), nil
+	v := strings.TrimRight(string(b), "\r\n")
+	if v == "" {
+		return fleet.Secret{}, errors.New(path + " is empty")
+	}
+	return fleet.NewSecret(v), nil
 }
 
 // guardVerb frees the lease of a router whose process has ended. Routers start it.

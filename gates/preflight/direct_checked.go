@@ -93,13 +93,23 @@ func (c *Checked) settle(found []record.Finding) {
 	}
 	for i := range c.Checks {
 		x := &c.Checks[i]
-		if slices.ContainsFunc(c.Failed, func(f record.Finding) bool { return f.Evidence == string(x.key) }) {
-			x.State = CheckFailed
+		if at := slices.IndexFunc(c.Failed, func(f record.Finding) bool { return f.Evidence == string(x.key) }); at >= 0 {
+			x.fail(c.Failed[at])
 		}
 		if x.State == CheckSkipped {
 			c.Skipped = append(c.Skipped, *x)
 		}
 	}
+}
+
+// fail gives a check its first reason, after what was seen.
+func (c *Check) fail(f record.Finding) {
+	c.State = CheckFailed
+	why := f.Code + ": got " + f.Got + ", want " + f.Want
+	if c.Says != "" {
+		why = c.Says + "; " + why
+	}
+	c.Says = why
 }
 
 func calibrated(s []float64, limit float64) *Calibration {

@@ -41,8 +41,7 @@ func judgePrefill(x *finder, curve profile.Curve, rep profile.Report, s profile.
 
 // judgeFit holds the errors of the decode fit against the policy. An error above it that the
 // spread of the repeats explains is a note with what is known; one that it does not explain
-// is a curve of another shape. Where noise ended the sweep, a curve within the limits is said to
-// be known as well as it is.
+// is a curve of another shape. Of a curve within the limits judgeCertainty says how well it is known.
 func judgeFit(x *finder, curve profile.Curve, rep profile.Report, m Profiled) {
 	policy, s := x.fleet.Profiles, m.Samples
 	within := rep.Decode.MAPE <= policy.MaxDecodeFitMAPE && rep.DecodeCV <= policy.MaxDecodeCVMAPE
@@ -50,13 +49,11 @@ func judgeFit(x *finder, curve profile.Curve, rep profile.Report, m Profiled) {
 		return
 	}
 	c := chance(curve, s)
-	mostOff, mostNoise := excused(x.fleet)
 	if within {
-		x.add("profile-uncertain", fmt.Sprintf("points whose medians are known to ±%.0f %%", 100*precision),
-			fmt.Sprintf("±%.0f %% in the middle when the sweep's %s ended it: the curve is known to ±%.0f %% (95 %%)", 100*spread(s), m.Ended, 100*c.Off), again+" for a surer one")
-		x.noted()
+		judgeCertainty(x, curve, m, c.Off)
 		return
 	}
+	mostOff, mostNoise := excused(x.fleet)
 	saw := fmt.Sprintf("over %d samples of %d points, ±%.0f %% in the middle", len(s.Decode), len(decodeCells(s)), 100*spread(s))
 	for _, e := range []struct {
 		Code, what, field string

@@ -41,7 +41,7 @@ func (p *point) settled() bool {
 // measure sweeps prompt lengths on the idle engine and cohorts that decode together, in rounds
 // over all points in changing order, so that a slow minute of the machine meets all alike. A
 // point is left alone when its median is known well; the sweep ends when all are, or when its
-// budget is spent.
+// budget is spent. Errors do not name the engine: the caller's step does.
 func measure(ctx context.Context, q ProfileRequest) (out Profiled, err error) {
 	begin := time.Now()
 	d, err := proberOf(q.Dialect)
@@ -57,7 +57,7 @@ func measure(ctx context.Context, q ProfileRequest) (out Profiled, err error) {
 	done, err := p.withPeer(ctx, d, q.Peer, q.Key)
 	defer func() { err = errors.Join(err, done()) }()
 	if err != nil {
-		return out, fmt.Errorf("profile %s: %w", q.IID, err)
+		return out, err
 	}
 	if p.duo != nil {
 		if out.Peer, out.Role = q.Peer.IID, engine.RoleDecode; p.duo.prefill == p.client {
@@ -74,11 +74,10 @@ func measure(ctx context.Context, q ProfileRequest) (out Profiled, err error) {
 		points = append(points, p.mixedPoints(q, d, layout, &out)...)
 	}
 	if out.Discarded, err = p.warmUp(ctx, q); err != nil {
-		return out, fmt.Errorf("profile %s: warm up: %w", q.IID, err)
+		return out, fmt.Errorf("warm up: %w", err)
 	}
-	err = p.rounds(ctx, points, time.Duration(q.Points.Budget), &out)
-	if err != nil {
-		return out, fmt.Errorf("profile %s: %w", q.IID, err)
+	if err = p.rounds(ctx, points, time.Duration(q.Points.Budget), &out); err != nil {
+		return out, err
 	}
 	out.TookMS = time.Since(begin).Milliseconds()
 	return out, nil

@@ -39,6 +39,15 @@ type Unreachable struct{ cause error }
 func (e *Unreachable) Error() string { return e.cause.Error() }
 func (e *Unreachable) Unwrap() error { return e.cause }
 
+// Outdated are engines whose profiles are of other processes than those that run. Waiting mends none
+// of them: each needs a new profile, which the router then takes up.
+type Outdated struct {
+	IIDs   []string
+	Reason string
+}
+
+func (e *Outdated) Error() string { return e.Reason }
+
 // Strange is an answer that no router gives.
 type Strange struct{ text string }
 

@@ -4,6 +4,8 @@ import (
 	"context"
 	"errors"
 	"net/http"
+	"slices"
+	"strings"
 	"time"
 )
 
@@ -24,6 +26,7 @@ type orderBody struct {
 	Engines  []string `json:"engines,omitempty"`
 	Wave     bool     `json:"wave,omitempty"`
 	Deadline float64  `json:"deadline_s,omitempty"` // seconds
+	Digest   string   `json:"sha256,omitempty"`
 }
 
 func (t Target) body() orderBody {
@@ -68,6 +71,25 @@ func (t Target) Blocked(d Document) string {
 		}
 	}
 	return ""
+}
+
+// outdatedWords are those of a router, without sidecars and with them.
+var outdatedWords = []string{"is of another generation than the live process", "its profile was measured on another launch"}
+
+// Outdated names the blocked engines of the target whose profiles are of another generation, nil for none.
+func (t Target) Outdated(d Document) *Outdated {
+	var out *Outdated
+	for _, id := range d.IDs() {
+		e := d.Engines[id]
+		if !t.All && id != t.IID || e.State != blocked || !slices.ContainsFunc(outdatedWords, func(w string) bool { return strings.Contains(e.Error, w) }) {
+			continue
+		}
+		if out == nil {
+			out = &Outdated{Reason: id + ": " + e.Error}
+		}
+		out.IIDs = append(out.IIDs, id)
+	}
+	return out
 }
 
 // Stopped reports whether nothing of the target runs: it is ready, or a return after that has
@@ -131,8 +153,8 @@ func conflicted(err error) bool {
 	return errors.As(err, &r) && r.Status == http.StatusConflict
 }
 
-// Activate lets the router take the profiles of engines from its store, whose bytes must have
-// the digest.
+// Activate lets the router take the profiles of engines, of all where none is named, from its store,
+// whose bytes must have the digest unless that is "".
 func (c *Client) Activate(ctx context.Context, engines []string, digest string) (Document, error) {
-	return c.order(ctx, "/narwhal/lifecycle/activate", map[string]any{"engines": engines, "sha256": digest})
+	return c.order(ctx, "/narwhal/lifecycle/activate", orderBody{Engines: engines, Wave: len(engines) == 0, Digest: digest})
 }

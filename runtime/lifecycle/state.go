@@ -20,9 +20,11 @@ type Listed struct {
 	Role   string // "" where no pool has it
 	Pinned bool
 	Live   bool // it is neither ejected, draining nor held
-	Reason string
-	Start  *float64 // of its process, unix seconds; nil = not known
-	Held   []string // kinds of its holds by the router itself
+	// Ejected: the router took it out by itself. Its process may be another one than that of Start.
+	Ejected bool
+	Reason  string
+	Start   *float64 // of its process, unix seconds; nil = not known
+	Held    []string // kinds of its holds by the router itself
 	Engine
 }
 
@@ -83,16 +85,16 @@ func (d *stateDoc) listed(id string, e Engine) Listed {
 		}
 	}
 	slices.Sort(l.Held)
-	ejected := slices.Contains(d.Ejected, id)
-	l.Live = !ejected && !e.Draining && len(l.Held) == 0
-	l.Reason = d.reason(l, ejected)
+	l.Ejected = slices.Contains(d.Ejected, id)
+	l.Live = !l.Ejected && !e.Draining && len(l.Held) == 0
+	l.Reason = d.reason(l)
 	return l
 }
 
 // reason words why an engine gets nothing new, or what is to be known of it.
-func (d *stateDoc) reason(l Listed, ejected bool) string {
+func (d *stateDoc) reason(l Listed) string {
 	var parts []string
-	if ejected {
+	if l.Ejected {
 		var causes []string
 		for _, e := range d.Breaker.Ejections {
 			if e.IID == l.IID && !slices.Contains(causes, e.Cause) {

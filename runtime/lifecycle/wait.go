@@ -71,7 +71,8 @@ func (c *Client) WaitReady(ctx context.Context, t Target, seen Seen) (Document, 
 	}
 }
 
-// ReadmitUntil tries to take the target back until it is taken, as long as it stays held.
+// ReadmitUntil tries to take the target back until it is taken, as long as it stays held. An engine
+// that needs a new profile ends it: *Outdated.
 func (c *Client) ReadmitUntil(ctx context.Context, t Target, seen Seen) (Document, error) {
 	var last Document
 	var failed error
@@ -87,6 +88,9 @@ func (c *Client) ReadmitUntil(ctx context.Context, t Target, seen Seen) (Documen
 				failed = errors.New(why)
 			}
 			seen(d)
+			if old := t.Outdated(d); old != nil {
+				return d, old
+			}
 		case errors.As(err, &lost):
 			if ctx.Err() == nil {
 				failed = err

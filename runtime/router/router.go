@@ -194,12 +194,15 @@ func (r *Router) meet(ctx context.Context, patience time.Duration) error {
 			cause := causeConnection
 			if err != nil && asked.Err() != nil && ctx.Err() == nil {
 				r.background.Go(func() { r.reconsider(r.life, n) })
-				err = fmt.Errorf("it did not answer within %s", patience)
+				err = silence(err, patience)
 			}
 			if errors.Is(err, ErrGeneration) {
 				cause, errs[i] = causeGeneration, fmt.Errorf("engine %s: %w", n.id, err)
 			}
 			r.own.do(func() {
+				if err != nil && ctx.Err() != nil {
+					return // the start ends: an engine that was still being asked is not to blame
+				}
 				if err != nil {
 					r.set.Logger.Warn("engine is not available", "engine", n.id, "error", err.Error())
 					r.own.eject(n, cause)
@@ -216,6 +219,9 @@ func (r *Router) meet(ctx context.Context, patience time.Duration) error {
 	if err := errors.Join(errs...); err != nil {
 		return err
 	}
+	if ctx.Err() != nil {
+		return ctx.Err() // some were not examined
+	}
 	var differ error
 	r.own.do(func() {
 		for _, n := range r.own.nodes {
@@ -230,6 +236,14 @@ func (r *Router) meet(ctx context.Context, patience time.Duration) error {
 		return differ
 	}
 	return ctx.Err()
+}
+
+// silence says who had not answered when the patience ended: the engine, or only who vouches for it.
+func silence(err error, patience time.Duration) error {
+	if errors.Is(err, ErrUnvouched) {
+		return fmt.Errorf("its sidecar did not answer within %s; the engine did", patience)
+	}
+	return fmt.Errorf("it did not answer within %s", patience)
 }
 
 // hurry ends the wait for engines when the patience is over and one of each role is well; half as long
