@@ -33,6 +33,10 @@ func (q *request) attempt(n int) *failure {
 			return invalid("", "this fleet's engines serve split requests only, and this one cannot be split: %s", why)
 		}
 	}
+	// The leg context ends with the attempt, so nothing of it outlives a retry.
+	ctx, cancel := context.WithCancelCause(q.ctx)
+	defer cancel(errFinished)
+	q.cut = cancel
 	l, f := q.tracedPlace(n, !splittable)
 	if f != nil {
 		return f
@@ -42,10 +46,6 @@ func (q *request) attempt(n int) *failure {
 	}
 	q.usage, q.finish, q.handoffDelay = nil, "", 0
 	q.row.Attempts = n
-	// The leg context ends with the attempt, so nothing of it outlives a retry.
-	ctx, cancel := context.WithCancelCause(q.ctx)
-	defer cancel(errFinished)
-	l.cut = cancel
 	if l.p == l.d {
 		defer l.d.tie(cancel)()
 		return q.tracedDecode(ctx, l, n, body, nil, splittable || q.r.dialect.Concurrent() && q.call.choices == 1)

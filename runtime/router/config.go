@@ -109,6 +109,7 @@ type settings struct {
 	dialect        engine.Dialect
 	switcher       func(*node, control.Move) // nil where a role is only a label
 	checkPace      func(*node)               // probes a suspect of drift beside the owner
+	checkProgress  func(*node)               // looks at an engine that is late, beside the owner
 	params         model.Params
 	control        control.Params
 	limit          int

@@ -117,7 +117,7 @@ var errorsOfTime = []ErrorRow{
 
 // What engines did, after the retry if there was one.
 var errorsOfEngines = []ErrorRow{
-	{Name: "engine_timeout", Status: 504, Type: AnyPhase, Code: AnyPhase, Param: Absent, Message: upstreamFailed, Condition: "An engine answered 408 or 504, or passed a limit: `serving.prefill_timeout_s`, `engine.first_token_timeout_s`, `engine.decode_read_timeout_s`.", Terminal: journal.Failed, Reasons: reasons{model.ReasonTimeout}},
+	{Name: "engine_timeout", Status: 504, Type: AnyPhase, Code: AnyPhase, Param: Absent, Message: upstreamFailed, Condition: "An engine answered 408 or 504, or passed a limit: `serving.prefill_timeout_s`, `engine.first_token_timeout_s`, `engine.decode_read_timeout_s`; or it was found stuck while it held the prefill.", Terminal: journal.Failed, Reasons: reasons{model.ReasonTimeout}},
 	{Name: "no_connection", Status: 504, Type: AnyPhase, Code: AnyPhase, Param: Absent, Message: upstreamFailed, Condition: "No connection within `engine.connect_timeout_s`, none free within `engine.pool_timeout_s`, or no descriptor or port left on the router's machine.", Terminal: journal.Failed, Reasons: reasons{model.ReasonUnreach, model.ReasonPool}},
 	{Name: "engine_failed", Status: 502, Type: AnyPhase, Code: AnyPhase, Param: Absent, Message: upstreamFailed, Condition: "Any other fault of a leg: an engine's 5xx, a 4xx that blames the router (401, 403), a refused or broken connection, a stream that ends early or holds an error, a bad handoff.", Terminal: journal.Failed,
 		Reasons: reasons{model.ReasonEngine, model.ReasonRejected, model.ReasonConnection, model.ReasonUnreach, model.ReasonInvalid}},

@@ -43,6 +43,7 @@ var (
 	errDeadline   = errors.New("original request deadline expired")
 	errShutdown   = errors.New("router is shutting down")
 	errPrefill    = errors.New("prefill leg took too long")
+	errStuck      = errors.New("engine makes no progress on what it holds")
 	errCount      = errors.New("engine did not count in time")
 	errFirstToken = errors.New("no first token in time")
 	errGap        = errors.New("engine went silent between tokens")
@@ -168,7 +169,7 @@ func fromTransport(ctx context.Context, phase, iid string, err error) *failure {
 		f := engineFault(phase, iid, model.ReasonConnection, classNone, cause.Error(), true)
 		f.gone = true
 		return f
-	case errors.Is(cause, errPrefill), errors.Is(cause, errCount):
+	case errors.Is(cause, errPrefill), errors.Is(cause, errStuck), errors.Is(cause, errCount):
 		return engineFault(phase, iid, model.ReasonTimeout, classTimeout, cause.Error(), true)
 	case errors.Is(cause, errFirstToken), errors.Is(cause, errGap):
 		return engineFault(phase, iid, model.ReasonTimeout, classStream, cause.Error(), true)

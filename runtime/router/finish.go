@@ -47,7 +47,7 @@ func (q *request) end(f *failure) {
 		o.n.finish(row)
 		if f == nil {
 			if row.OutputLen != nil {
-				o.ctl, _ = control.Step(o.ctl, control.Outcome{Input: row.InputLen, Wanted: row.WantedLen, Output: *row.OutputLen})
+				o.ctl, _ = control.Step(o.ctl, control.Outcome{Input: row.InputLen, Wanted: q.wanted, Output: *row.OutputLen})
 			}
 		}
 	})

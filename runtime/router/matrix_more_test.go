@@ -53,6 +53,8 @@ var matrixLife = []matrixRow{
 		sees: "200", terminal: "completed", failures: "decode engine_unreachable d0 allowed", strikes: "d0 connection", may: "d0", pinned: "p0"},
 	{event: "lifecycle: paused", how: "d0 is paused", inject: []shot{in("d0", "pause")}, tune: patience(3),
 		sees: "200", terminal: "completed", failures: "decode engine_timeout d0 allowed", strikes: "d0 stream"},
+	{event: "lifecycle: paused", how: "p0 is paused", inject: []shot{in("p0", "pause")}, tune: askedBriefly,
+		sees: "200", terminal: "completed", failures: "prefill engine_timeout p0 allowed", may: "p0"},
 	{event: "answers: none", how: "p0 accepts and never answers", inject: []shot{in("p0", "hang")}, tune: func(c *Config) { c.Fleet.Serving.PrefillTimeoutS = 3 },
 		sees: "200", terminal: "completed", failures: "prefill engine_timeout p0 allowed", strikes: "p0 timeout"},
 	{event: "answers: none", how: "d0 accepts and never answers", inject: []shot{in("d0", "hang")}, tune: patience(3),

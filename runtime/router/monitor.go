@@ -60,7 +60,10 @@ func (o *owner) tick() {
 	o.stage("telemetry", &failed, func() { o.watchFloor(now) })
 	p := o.view.Load()
 	if p.controls() {
-		o.stage("health", &failed, func() { o.watchDrift(now) })
+		o.stage("health", &failed, func() {
+			o.watchDrift(now)
+			o.watchProgress(now)
+		})
 	}
 	if o.wave == "" && o.required == "" && !o.stopping && p.controls() {
 		o.stage("controller", &failed, func() { o.control(now) })

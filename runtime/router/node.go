@@ -67,9 +67,12 @@ type node struct {
 	known     bool // facts were read
 	misses    int  // of liveness sweeps
 	streak    map[string]int
-	verifying string // kind of the probe that runs; "" = none
-	switching bool   // its role, inside the engine
-	hold      *hold  // nil = none
+	verifying string  // kind of the probe that runs; "" = none
+	looking   bool    // at whether it makes progress
+	movedAt   float64 // when it was last seen to make progress
+	movedMade int64   // made then
+	switching bool    // its role, inside the engine
+	hold      *hold   // nil = none
 
 	countAfter float64 // no count before this moment
 	countRest  float64

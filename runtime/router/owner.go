@@ -265,6 +265,16 @@ func (o *owner) capacity() int {
 	return most
 }
 
+// room is the most tokens that an engine may hold at once, as far as its profile tells; 0 when
+// none does.
+func (o *owner) room() int {
+	most := 0
+	for _, n := range o.nodes {
+		most = max(most, n.curve.KVCapacity, n.curve.TokenLimit())
+	}
+	return most
+}
+
 // place decides and, when placed, reserves both engines in the same step.
 func (o *owner) place(r model.Request, first bool, now float64) (replay.Decision, *claim) {
 	snap := o.snapshot(now)
@@ -318,6 +328,7 @@ func (o *owner) prefilled(l *claim, now float64, ok bool) {
 	}
 	l.p.prefillFree = now + left
 	if ok {
+		l.p.movedAt = now
 		o.learnPrefill(l, now)
 	}
 	l.p.lastPrefill = now

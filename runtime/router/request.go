@@ -41,14 +41,16 @@ type request struct {
 	tenant       *tenant.Tenant
 	seat         *tenant.Seat // within the tenant's limits, of whoever is counted as in the router; the end gives it back
 	charged      bool
-	claim        *claim  // of the attempt in progress; end or the next attempt releases it
-	untie        func()  // from the producer's end
-	credit       grant   // a retry that is granted and not sent yet
-	sized        bool    // the controller knows of the arrival
-	context      int     // most tokens of a sequence on any engine; 0 = unknown
-	longest      int     // exact length of the prompt, or of the longest of several; 0 = unknown
-	answered     bool    // the decode engine gave a whole answer
-	handoffDelay float64 // prefill's end to the first token elsewhere; 0 = not seen
+	claim        *claim                  // of the attempt in progress; end or the next attempt releases it
+	cut          context.CancelCauseFunc // ends the legs of the attempt in progress
+	untie        func()                  // from the producer's end
+	credit       grant                   // a retry that is granted and not sent yet
+	sized        bool                    // the controller knows of the arrival
+	wanted       int                     // output cap of a sequence, as far as an engine can keep it; 0 = uncapped
+	context      int                     // most tokens of a sequence on any engine; 0 = unknown
+	longest      int                     // exact length of the prompt, or of the longest of several; 0 = unknown
+	answered     bool                    // the decode engine gave a whole answer
+	handoffDelay float64                 // prefill's end to the first token elsewhere; 0 = not seen
 	badP         []string
 	badD         []string
 	suspects     []string // producers beside a failed decode: used again before giving up
@@ -239,14 +241,32 @@ func (q *request) enter(o *owner, held []int) *failure {
 		}
 		o.n.inputSum += float64(q.input)
 		o.n.inputCount++
-		o.ctl, _ = control.Step(o.ctl, control.Arrival{At: q.row.Arrived, Input: q.input, Wanted: q.call.wanted, Cached: most(held)})
-		q.expect = o.ctl.Expect(q.input, q.call.wanted) * min(q.call.sequences(), 1<<20)
+		q.wanted = q.reachable(o)
+		o.ctl, _ = control.Step(o.ctl, control.Arrival{At: q.row.Arrived, Input: q.input, Wanted: q.wanted, Cached: most(held)})
+		q.expect = o.ctl.Expect(q.input, q.wanted) * min(q.call.sequences(), 1<<20)
 	}
 	q.context = o.context()
 	if f := q.beyond(q.context, q.longest, ""); f != nil {
 		return f
 	}
 	return q.chargeTokens(o)
+}
+
+// reachable is the output cap that the client set, at most what an engine has room for after the
+// prompt. The engine ends the answer there, or refuses it: the cap is sent as it came.
+func (q *request) reachable(o *owner) int {
+	most := o.context()
+	if most == 0 {
+		most = o.room()
+	}
+	if q.call.wanted == 0 || most == 0 {
+		return q.call.wanted
+	}
+	longest := q.longest
+	if longest == 0 {
+		longest = q.call.largest(q.r.set.Fleet.Engine.CharsPerToken)
+	}
+	return min(q.call.wanted, max(1, most-longest))
 }
 
 // beyond refuses a prompt that no engine can ever hold; most is 0 when that is not known.
@@ -436,6 +456,7 @@ func (q *request) place(attempt int, unsplit bool) (*claim, *failure) {
 			never = q.neverFits(o, d.Refused)
 		}
 		if q.claim != nil {
+			q.claim.cut = q.cut
 			q.claim.rests(shared)
 			q.credit = grant{}
 			if attempt == 1 {

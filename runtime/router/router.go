@@ -63,6 +63,7 @@ func New(c Config) (*Router, error) {
 		r.set.switcher = func(n *node, m control.Move) { r.background.Go(func() { r.switchRole(n, m) }) }
 	}
 	r.set.checkPace = func(n *node) { r.background.Go(func() { r.checkPace(n) }) }
+	r.set.checkProgress = func(n *node) { r.background.Go(func() { r.checkProgress(n) }) }
 	var nodes []*node
 	for _, e := range c.Fleet.Engines {
 		row, _ := c.Profiles.Row(e.IID)

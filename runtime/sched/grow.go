@@ -29,10 +29,10 @@ func (w *weighing) lasting() bool {
 
 // outgrows reports whether a batch breaks the promised pace while the request is in it, when those
 // who leave have left: at any moment that is looked at, or, where it is too slow now and taken
-// because it will be thinner, on average.
+// because it will be thinner, on average. Without a batch there is none to break it.
 func (w *weighing) outgrows(p, d *Side) bool {
 	e, par := &w.s.Engines[d.index], &w.s.Params
-	if e.Later == nil {
+	if e.Later == nil || e.DecodeRequests == 0 {
 		return false
 	}
 	n, own, kappa := w.seats, w.each, e.Kappa()

@@ -35,6 +35,7 @@ func TestBatchesThatGrowTogether(t *testing.T) {
 		"they are almost done":         {s: snapshot(p, decoding(d, 1000, many(100, 10)...)), answer: 200, d: "d"},
 		"they have left by then":       {s: snapshot(queued(p, 1), decoding(d, 1000, many(100, 18)...)), answer: 200, d: "d"},
 		"residents are only counted":   {s: snapshot(p, counted), answer: 200, d: "d"},
+		"nobody is there":              {s: snapshot(p, decoding(d, 0)), answer: 1 << 31, d: "d"},
 		"far from the pace, they grow": {s: snapshot(p, decoding(d, 500, many(100, 200)...)), answer: 200, d: "d"},
 	} {
 		if got := admit(c.s, request(500, c.answer), 100); got.Decode != c.d || got.Refused != c.refused {
