@@ -30,14 +30,17 @@ const (
 
 // ahead compares splits by what they are projected to lose over the window, from the current
 // one away in both directions for as long as that falls.
-func (s State) ahead(snap model.Snapshot, d Decision) (State, []Action) {
+func (s State) ahead(snap model.Snapshot, d Decision, early bool) (State, []Action) {
 	f, ok := s.foresee(snap)
 	if !ok {
 		d.Reason = "no live engine was measured"
 		s.run = 0
 		return s.finish(d, Move{}, snap)
 	}
-	s.trial = s.trial.judge(&s, &f)
+	f.early = early
+	if !early {
+		s.trial = s.trial.judge(&s, &f)
+	}
 	if s.trial.Follows {
 		if f.last.arrivals >= telling*float64(s.Params.MinArrivals) {
 			f.blocks[0] = f.last
@@ -74,7 +77,9 @@ func (s State) choose(snap model.Snapshot, f *forecast, current, best Score, d D
 	d.TTFTRatio, d.TPOTRatio, d.Objective, d.Delta = best.TTFT, best.TPOT, best.Objective, Ratio(gain)
 	hold := func(why string) (State, []Action) {
 		d.Reason = why
-		s.run = 0
+		if !f.early {
+			s.run = 0
+		}
 		return s.finish(d, Move{}, snap)
 	}
 	pressed := float64(current.Objective) >= s.Params.Expand
@@ -85,8 +90,10 @@ func (s State) choose(snap model.Snapshot, f *forecast, current, best Score, d D
 	if s.trial.Follows {
 		margin *= following
 	}
-	// Not while the newest is followed, nor for a move that was made on little evidence.
-	if !s.trial.Follows && s.lastMove-s.Started >= s.Params.EvidenceSpan && s.takesBack(snap.At, memory*s.Params.Window, current, best) {
+	// Not while the newest is followed, nor for a move that was made on little evidence and has not
+	// been held since.
+	held := math.Max(s.lastMove-s.Started, snap.At-s.lastMove)
+	if !s.trial.Follows && held >= s.Params.EvidenceSpan && s.takesBack(snap.At, memory*s.Params.Window, current, best) {
 		margin *= back
 	}
 	switch {
@@ -110,6 +117,10 @@ func (s State) choose(snap model.Snapshot, f *forecast, current, best Score, d D
 			required = max(required, s.Params.Confirmations)
 		}
 		required *= 2
+	}
+	if f.early && required > 1 {
+		d.Reason = "awaiting its turn"
+		return s.finish(d, Move{}, snap)
 	}
 	if (s.heading-current.Prefill)*(best.Prefill-current.Prefill) <= 0 || s.rule != rule {
 		s.run = 0

@@ -17,8 +17,7 @@ func lending() Params {
 // Documents alone ask for most of the fleet: several engines move in one evaluation, at once.
 func TestRow29ASureGainMovesSeveralAtOnce(t *testing.T) {
 	es := fleetOf(2, 6)
-	s, _, _ := play(New(lending(), 0), es, 0, 5, 6, 8000, 30)
-	_, moves, log := play(s, es, 5, 8, 6, 8000, 30)
+	_, moves, log := play(New(lending(), 0), es, 0, 3, 6, 8000, 30)
 	if len(moves) < 2 || split(es) < 4 {
 		t.Fatalf("%d moves, %d prefill engines, %+v", len(moves), split(es), log)
 	}
@@ -186,28 +185,63 @@ func BenchmarkStep(b *testing.B) {
 	}
 }
 
-// A move that the forecast remembers is taken back for a gain of four margins, an older one for one.
+// A move that the forecast remembers is taken back for a gain of four margins, an older one for one,
+// and so is one that was made at once after the start, until it has been held for a while.
 func TestTakingBackNeedsMore(t *testing.T) {
 	es := fleetOf(4, 4)
 	for _, c := range []struct {
-		name string
-		to   model.Role
-		ago  float64
-		best float64
-		held bool
+		name  string
+		to    model.Role
+		ago   float64
+		since float64 // the start
+		best  float64
+		held  bool
 	}{
-		{"back", model.Prefill, 30, 1.2, true},
-		{"back for much", model.Prefill, 30, 1.05, false},
-		{"on", model.Decode, 30, 1.2, false},
-		{"long ago", model.Prefill, 1000, 1.2, false},
+		{"back", model.Prefill, 30, 2000, 1.2, true},
+		{"back for much", model.Prefill, 30, 2000, 1.05, false},
+		{"on", model.Decode, 30, 2000, 1.2, false},
+		{"long ago", model.Prefill, 1000, 2000, 1.2, false},
+		{"of the start", model.Prefill, 30, 36, 1.2, false},
+		{"of the start, held", model.Prefill, 90, 96, 1.2, true},
 	} {
-		s := New(lending(), 0)
+		s := New(lending(), 2000-c.since)
 		s.lastTo, s.lastMove, s.lastToDecode = c.to, 2000-c.ago, -1e9
 		current, best := Score{Prefill: 4, Decode: 4, Objective: 1.3}, Score{Prefill: 3, Decode: 5, Objective: Ratio(c.best)}
 		_, acts := s.choose(model.Snapshot{At: 2000, Engines: es}, &forecast{p: 4, d: 4}, current, best, Decision{})
 		r, ok := acts[len(acts)-1].(Record)
 		if held := ok && r.Decision.Reason == "current split is best"; held != c.held {
 			t.Errorf("%s: held %v, want %v (%+v)", c.name, held, c.held, r.Decision)
+		}
+	}
+}
+
+// A start that is far from right is left as soon as there are arrivals to judge by; one that was
+// moved, or has stood for a span, waits for its turn, and so does a gain that has to be confirmed.
+func TestAWrongStartIsLeftAtOnce(t *testing.T) {
+	es := fleetOf(2, 6)
+	s, moves, _ := play(New(lending(), 0), es, 0, 2, 6, 8000, 30)
+	if len(moves) == 0 || es[2].RoleSince+es[3].RoleSince == 0 && split(es) == 2 {
+		t.Fatalf("two seconds of documents moved nobody")
+	}
+	if _, _, log := play(s, es, 2, 5, 6, 8000, 30); len(log) != 0 {
+		t.Errorf("evaluated before its turn after a move: %+v", log)
+	}
+	es = fleetOf(2, 6)
+	s, moves, log := play(New(lending(), 0), es, 0, 15, 3, 512, 30)
+	if len(moves) != 0 || len(log) < 14 {
+		t.Errorf("%d moves, %d evaluations in the first span", len(moves), len(log))
+	}
+	if _, _, log := play(s, es, 15, 25, 3, 512, 30); len(log) != 2 {
+		t.Errorf("%d evaluations in ten seconds after it, want 2", len(log))
+	}
+	current, best := Score{Prefill: 2, Decode: 6, Objective: 1.3}, Score{Prefill: 3, Decode: 5, Objective: 1.2}
+	s = New(lending(), 0)
+	for i, c := range []struct {
+		early bool
+		run   int
+	}{{true, 0}, {false, 1}, {true, 1}, {false, 0}} {
+		if s, _ = s.choose(model.Snapshot{At: float64(i), Engines: es}, &forecast{p: 2, d: 6, early: c.early}, current, best, Decision{}); s.run != c.run {
+			t.Errorf("evaluation %d: a run of %d, want %d", i, s.run, c.run)
 		}
 	}
 }

@@ -17,6 +17,7 @@ type forecast struct {
 	blocks  []block                // the newest first
 	last    block                  // the last interval
 	older   float64                // seconds of all but the newest
+	early   bool                   // it is made between two evaluations that are due
 	kept    [lentSteps + 1]float64 // of the token rate, by the share of time that is lent
 	idle    float64                // the promised pace's part that an empty batch takes
 	p, d    int
@@ -173,7 +174,7 @@ func (s State) spans(now float64) (sums [][bands]moments, spans []float64) {
 	}
 	last := len(spans) - 1
 	if since := now - s.Started - float64(last)*span; since < span {
-		spans[last] = math.Max(s.Params.Step, since)
+		spans[last] = math.Max(w, since)
 	}
 	return sums, spans
 }

@@ -32,11 +32,21 @@ func (s State) tick(snap model.Snapshot) (State, []Action) {
 	// The split that was right with an engine more may not be: that does not wait for its turn.
 	fewer := l.p+l.d < s.live
 	s.live = l.p + l.d
-	if s.ticked && now < s.lastTick+s.Params.Step*(1-1e-9) && !fewer {
+	due := !s.ticked || now >= s.lastTick+s.Params.Step*(1-1e-9) || fewer
+	if !due && !s.young(now) {
 		return s, nil
 	}
-	s.ticked, s.lastTick = true, now
-	return s.evaluate(snap, l)
+	if due {
+		s.ticked, s.lastTick = true, now
+	}
+	return s.evaluate(snap, l, !due)
+}
+
+// young reports whether a split that nothing speaks for is judged at every tick as well: that of the
+// start, where engines lend, until a demand has lasted long enough to be believed. Between two
+// evaluations it is left only for a gain that one of them would suffice for.
+func (s State) young(now float64) bool {
+	return s.Params.Lends && s.lastTo == "" && now-s.Started < s.span()
 }
 
 // repair restores a floor at once: a role with too few live engines takes one from the
@@ -73,7 +83,9 @@ func (s State) floorDecision(now float64, l load, m Move, by string) Decision {
 	return d
 }
 
-func (s State) evaluate(snap model.Snapshot, l load) (State, []Action) {
+// evaluate judges the split. An early evaluation, between two that are due, counts as no confirmation
+// and ends no run of them.
+func (s State) evaluate(snap model.Snapshot, l load, early bool) (State, []Action) {
 	par := s.Params
 	needed := max(par.Confirmations, par.Sustained)
 	fast := s.demand(snap.Engines, snap.At, math.Min(par.Window, par.Step*float64(max(needed, 1))))
@@ -86,8 +98,13 @@ func (s State) evaluate(snap model.Snapshot, l load) (State, []Action) {
 		Complete: fast.Complete, Horizon: Ratio(fast.Span), SteadyPrefill: Ratio(slow.Prefill), SteadyDecode: Ratio(slow.Decode)}
 	if why := s.unjudgeable(l, fast); why != "" {
 		d.Reason = why
-		s.run = 0
+		if !early {
+			s.run = 0
+		}
 		return s.finish(d, Move{}, snap)
+	}
+	if par.Lends {
+		return s.ahead(snap, d, early)
 	}
 	return s.compare(snap, l, fast, slow, d)
 }
@@ -108,9 +125,6 @@ func (s State) unjudgeable(l load, dem Demand) string {
 }
 
 func (s State) compare(snap model.Snapshot, l load, fast, slow Demand, d Decision) (State, []Action) {
-	if s.Params.Lends {
-		return s.ahead(snap, d)
-	}
 	current := score(s.Params, l, fast, l.p, l.d)
 	best := current
 	d.Splits = append(d.Splits, current)

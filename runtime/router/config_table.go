@@ -75,7 +75,7 @@ controller.reactive.utilization share - - Share of an engine that a plan may fil
 controller.reactive.min_arrivals requests - - Requests in a horizon below which nothing is decided.
 controller.reactive.demand_floor engines - - Demand below which nothing moves.
 controller.reactive.movement_margin share - - Least gain of a move.
-controller.reactive.step_s s - - Time between evaluations; the short horizon is this times the evaluations that must agree.
+controller.reactive.step_s s - - Time between evaluations, but for the first ones; the short horizon is this times the evaluations that must agree.
 controller.reactive.evidence_span_s s - - History that a consolidation, or a move back, needs; at most evidence_max_span_s.
 controller.reactive.evidence_max_span_s s - nobody Bounds what state shows; no decision rests on it. At most window_s.
 controller.reactive.evidence_min_arrivals requests - nobody Closes the evidence that state shows; no decision rests on it.

@@ -22,6 +22,7 @@ type claim struct {
 	p, d            *node
 	own             float64 // predicted prefill, seconds
 	queue           float64 // predicted wait before it
+	work            float64 // own without the correction that p had then
 	at              float64 // when it was placed
 	input, expected int
 	sequences       int                     // that it decodes at once
@@ -154,7 +155,7 @@ func (n *node) viewAt(now float64) model.EngineView {
 	behind := 0.0
 	for i, l := range n.prefilling {
 		if i > 0 {
-			behind += l.own
+			behind += l.takes()
 		}
 	}
 	v.PrefillFree = max(v.PrefillFree, now+behind)
@@ -163,7 +164,7 @@ func (n *node) viewAt(now float64) model.EngineView {
 		v.add(l.resident(0))
 	}
 	for l := range n.pending {
-		r := l.resident(l.at + l.queue + l.own)
+		r := l.resident(l.due())
 		v.add(r)
 		v.ComingRequests, v.ComingTokens = v.ComingRequests+r.Seats(), v.ComingTokens+r.Tokens
 	}
@@ -180,7 +181,7 @@ func (n *node) Occupied(now, at, interval float64) (requests, tokens int) {
 		add(l.resident(0))
 	}
 	for l := range n.pending {
-		add(l.resident(l.at + l.queue + l.own))
+		add(l.resident(l.due()))
 	}
 	return requests, tokens
 }
@@ -193,6 +194,18 @@ func (l *claim) resident(ready float64) model.Resident {
 		r.Sequences = l.sequences
 	}
 	return r
+}
+
+// takes is its prefill by what is known of p now: the correction may have been learned since it was
+// placed.
+func (l *claim) takes() float64 { return float64(l.work * l.p.prefillKappa) }
+
+// due is when its prefill is expected to end.
+func (l *claim) due() float64 {
+	if l.own <= 0 {
+		return l.at + l.queue
+	}
+	return l.at + (l.queue+l.own)*l.takes()/l.own
 }
 
 // seats are those that the claim takes of a batch.
@@ -276,7 +289,7 @@ func (n *node) Slack(now float64, p *model.Params) float64 {
 		}
 	}
 	for l := range n.pending {
-		s.Waiting(l.arrived, l.at+l.queue+l.own)
+		s.Waiting(l.arrived, l.due())
 	}
 	return s.Seconds()
 }

@@ -299,6 +299,7 @@ func (o *owner) place(r model.Request, first bool, now float64) (replay.Decision
 	}
 	rested := o.rested(&d.Decision, &snap, r, now, first)
 	l := &claim{p: o.node(d.Prefill), d: o.node(d.Decode), own: d.Own, input: r.Input, expected: max(1, r.Expected), sequences: r.Seats(), arrived: r.Arrived, at: now, queue: d.Parts.Queue}
+	l.work = l.own / l.p.prefillKappa
 	l.cached, l.cachedD, l.told, l.rested = d.Cached, d.CachedDecode, -1, rested
 	l.lifeP, l.lifeD = l.p.cacheLife, l.d.cacheLife
 	l.meet = l.p.facts.meet
@@ -322,22 +323,23 @@ func (o *owner) prefilled(l *claim, now float64, ok bool) {
 	l.p.settle(now, o.memory())
 	l.p.prefilling = slices.Delete(l.p.prefilling, i, i+1)
 	l.p.prefilled = true
-	left := 0.0
-	for _, x := range l.p.prefilling {
-		left += x.own
-	}
-	l.p.prefillFree = now + left
 	if ok {
 		l.p.movedAt = now
 		o.learnPrefill(l, now)
 	}
+	left := 0.0
+	for _, x := range l.p.prefilling {
+		left += x.takes()
+	}
+	l.p.prefillFree = now + left
 	l.p.lastPrefill = now
 }
 
 // learnPrefill compares a prefill with its prediction: its own time with the curve, and what
-// it took in all with its price. Beside residents it is not the curve that is compared.
+// it took in all with its price. Beside residents only one that followed another at once is compared
+// with the curve: else they had some of its time.
 func (o *owner) learnPrefill(l *claim, now float64) {
-	if len(l.p.decoding) == 0 {
+	if len(l.p.decoding) == 0 || l.at <= l.p.lastPrefill {
 		r := o.set.Fleet.Controller.Reactive
 		l.p.prefillWork = l.p.prefillWork.Add(now-max(l.at, l.p.lastPrefill), l.p.curve.Warm(l.input, l.warm()), o.memory(), l.p.prefillKappa)
 		l.p.prefillKappa = l.p.prefillWork.Value(r.DecodeCorrectionMin, r.DecodeCorrectionMax)

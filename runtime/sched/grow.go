@@ -40,14 +40,12 @@ func (w *weighing) outgrows(p, d *Side) bool {
 	if most := min((e.DecodeRequests+n)*own/2, e.DecodeRemaining+n*own/2); d.Interval+float64(kappa*e.Curve.Slope*float64(most)) <= par.TPOT {
 		return false
 	}
-	from := w.now + p.ends()
-	if p.index != d.index {
-		from += d.ahead
-	}
+	free := w.free(p, d)
+	from := w.joins(p, d, free)
 	sum := 0.0
 	for _, part := range grown {
 		made := part * float64(own)
-		requests, tokens := e.Later.Occupied(w.now, from+float64(made*par.TPOT), par.TPOT)
+		requests, tokens := e.Later.Occupied(free, from+float64(made*par.TPOT), par.TPOT)
 		pace := float64(kappa * e.Curve.Interval(requests+n, tokens+w.r.Input+n*int(made)))
 		if pace > par.TPOT && d.Interval <= par.TPOT {
 			return true

@@ -285,11 +285,8 @@ func (w *weighing) room(p, d *Side) model.Reason {
 		return ""
 	}
 	e := &w.s.Engines[d.index]
-	ready := w.now + p.Parts.Queue + p.Parts.Prefill
-	if p.index != d.index {
-		ready += d.ahead
-	}
-	requests, tokens := e.Occupied(w.now, ready, d.pace)
+	free := w.free(p, d)
+	requests, tokens := e.Occupied(free, w.joins(p, d, free), d.pace)
 	switch {
 	case requests+takes(e, w.r) > seats(e):
 		return model.ReasonSlotWait
@@ -297,6 +294,23 @@ func (w *weighing) room(p, d *Side) model.Reason {
 		return model.ReasonKVCapacity
 	}
 	return ""
+}
+
+// free is when the decode engine of a pair has done its prefill work, with that of the request if it
+// takes it. Until then its residents stand still and none of them leaves.
+func (w *weighing) free(p, d *Side) float64 {
+	if p.index == d.index {
+		return w.now + p.ends()
+	}
+	return w.now + w.s.Engines[d.index].Backlog(w.now)
+}
+
+// joins is when the request can be in the batch of an engine that is free at a moment.
+func (w *weighing) joins(p, d *Side, free float64) float64 {
+	if p.index == d.index {
+		return free
+	}
+	return max(free, w.now+p.ends()+d.Parts.Handoff)
 }
 
 // price is a pair's projected time to the first token since arrival.

@@ -55,7 +55,8 @@ func (w *weighing) thins() bool {
 
 // thin reports whether an engine keeps the pace with the request in so many seconds.
 func (w *weighing) thin(e *model.EngineView, d *Side, in float64) bool {
-	requests, tokens := e.Later.Occupied(w.now, w.now+in+d.ahead, d.pace)
+	free := w.now + e.Backlog(w.now)
+	requests, tokens := e.Later.Occupied(free, max(free, w.now+in+d.Parts.Handoff), d.pace)
 	return float64(e.Kappa()*e.Curve.Interval(requests+w.seats, tokens+w.r.Input)) <= thinned*w.s.Params.TPOT
 }
 

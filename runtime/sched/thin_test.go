@@ -50,6 +50,8 @@ func TestBatchesThinOut(t *testing.T) {
 		"they leave too late":        {s: snapshot(queued(p, 0.2), decoding(d, 1000, many(104, 15)...)), refused: model.ReasonTPOT},
 		"in time behind a queue":     {s: snapshot(queued(p, 0.2), queued(engine("q", model.Prefill), 1.5), decoding(d, 1000, many(104, 15)...)), p: "q"},
 		"behind a queue too long":    {s: snapshot(queued(p, 0.2), queued(engine("q", model.Prefill), 2.5), decoding(d, 1000, many(104, 15)...)), refused: model.ReasonQueue},
+		"their engine prefills":      {s: snapshot(queued(p, 0.2), queued(decoding(d, 1000, many(104, 5)...), 0.5)), refused: model.ReasonTPOT},
+		"it has done so before":      {s: snapshot(queued(p, 1), queued(decoding(d, 1000, many(104, 5)...), 0.5)), p: "p"},
 		"another engine has room":    {s: snapshot(p, decoding(d, 1000, many(104, 5)...), engine("d1", model.Decode)), p: "p"},
 		"residents are only counted": {s: snapshot(queued(p, 1), counted), refused: model.ReasonTPOT},
 	} {

@@ -40,7 +40,8 @@ type job struct {
 
 	place       place
 	p, d        *engine
-	own, queue  float64 // predicted prefill, and the wait before it
+	own, queue  float64 // predicted prefill, and the wait before it, when it was placed
+	work        float64 // own without the correction of then
 	placed      float64 // when it was placed
 	ready       float64 // when it may join
 	leaves      int     // the engine's step that makes its last token

@@ -64,7 +64,7 @@ func (e *engine) Occupied(now, at, interval float64) (requests, tokens int) {
 		add(model.Resident{Tokens: j.input, Remaining: j.told})
 	}
 	for _, j := range e.pending {
-		add(model.Resident{Ready: j.placed + j.queue + j.own, Tokens: j.input, Remaining: j.told})
+		add(model.Resident{Ready: j.due(), Tokens: j.input, Remaining: j.told})
 	}
 	return requests, tokens
 }
@@ -73,6 +73,7 @@ func (e *engine) Occupied(now, at, interval float64) (requests, tokens int) {
 func reserve(j *job, now float64) {
 	p, d := j.p, j.d
 	p.settle(now)
+	j.work = j.own / p.v.PrefillKappa()
 	if p.waiting > 0 {
 		p.behind += j.own
 	}
@@ -89,11 +90,15 @@ func prefillEnded(j *job, now float64) {
 	p.settle(now)
 	d.settle(now)
 	p.waiting--
+	if (p.live == 0 || j.placed <= p.lastEnd) && !p.plain { // beside residents only one that followed another at once: else they had some of its time
+		p.prefillWork = p.prefillWork.Add(now-max(j.placed, p.lastEnd), p.v.Curve.Warm(j.input, j.hit), p.memory, p.v.PrefillCorrection)
+		p.v.PrefillCorrection = p.prefillWork.Value(p.learn.Min, p.learn.Max)
+	}
 	left := 0.0
 	for i, x := range p.prefills.all() {
-		left += x.own
+		left += x.takes()
 		if i == 0 {
-			p.behind = -x.own
+			p.behind = -left
 		}
 	}
 	if p.waiting == 0 {
@@ -103,16 +108,24 @@ func prefillEnded(j *job, now float64) {
 	}
 	p.prefillFree, p.whole = now+left, left
 	p.waitIn -= j.input
-	if p.live == 0 && !p.plain { // beside residents it is not the curve that is compared
-		p.prefillWork = p.prefillWork.Add(now-max(j.placed, p.lastEnd), p.v.Curve.Warm(j.input, j.hit), p.memory, p.v.PrefillCorrection)
-		p.v.PrefillCorrection = p.prefillWork.Value(p.learn.Min, p.learn.Max)
-	}
 	p.lastEnd = now
 	if j.queue+j.own > 0 {
 		p.observe((now - j.placed) / (j.queue + j.own))
 	}
 	d.forget(j)
 	d.live++
+}
+
+// takes is the prefill that is expected by what is known now of the engine: the correction may have
+// been learned since the request was placed.
+func (j *job) takes() float64 { return float64(j.work * j.p.v.PrefillKappa()) }
+
+// due is when the prefill of a request is expected to end.
+func (j *job) due() float64 {
+	if j.own <= 0 {
+		return j.placed + j.queue
+	}
+	return j.placed + (j.queue+j.own)*j.takes()/j.own
 }
 
 // await notes a request that will decode here when its prefill has ended, and forget takes it
@@ -193,7 +206,7 @@ func (e *engine) Slack(now float64, p *model.Params) float64 {
 		s.Waiting(j.at, j.ready)
 	}
 	for _, j := range e.pending {
-		s.Waiting(j.at, j.placed+j.queue+j.own)
+		s.Waiting(j.at, j.due())
 	}
 	return s.Seconds()
 }

@@ -92,7 +92,7 @@ func (w *world) report() {
 		e.look(w.now)
 		r := report{at: w.now, arrives: w.now + t.Late, clock: w.now + x.skew, view: *e.v}
 		for _, j := range e.prefills.all() {
-			r.prompts = append(r.prompts, prompt{j.own, j.input})
+			r.prompts = append(r.prompts, prompt{j.takes(), j.input})
 		}
 		r.view.PrefillFree += x.skew
 		r.residents = e.tell(w.now, x.skew)
@@ -115,7 +115,7 @@ func (e *engine) tell(now, skew float64) (out []told) {
 		out = append(out, told{model.Resident{Ready: j.ready + skew, Tokens: j.input, Remaining: j.told}, j.at, 0, j.told, false})
 	}
 	for _, j := range e.pending {
-		out = append(out, told{model.Resident{Ready: j.placed + j.queue + j.own + skew, Tokens: j.input, Remaining: j.told}, j.at, 0, j.told, false})
+		out = append(out, told{model.Resident{Ready: j.due() + skew, Tokens: j.input, Remaining: j.told}, j.at, 0, j.told, false})
 	}
 	return out
 }
