@@ -7,6 +7,7 @@ import (
 	"encoding/json"
 	"errors"
 	"fmt"
+	"io/fs"
 	"net"
 	"net/http"
 	"os"
@@ -543,6 +544,9 @@ func TestSecretsStayPut(t *testing.T) {
 	}
 	for _, file := range filesBelow(t, w.dir) {
 		b, err := os.ReadFile(file)
+		if errors.Is(err, fs.ErrNotExist) {
+			continue // the router replaces its files
+		}
 		if err != nil {
 			t.Fatal(err)
 		}

@@ -1,6 +1,10 @@
 package freeport
 
 import (
+	"os"
+	"os/exec"
+	"strconv"
+	"strings"
 	"sync"
 	"testing"
 )
@@ -19,7 +23,7 @@ func TestDrawnOnce(t *testing.T) {
 			mu.Lock()
 			defer mu.Unlock()
 			for _, p := range ports {
-				if p < first || p >= first+most || seen[p] {
+				if p < first || p >= first+size*blocks || seen[p] {
 					t.Errorf("port %d, drawn before: %v", p, seen[p])
 				}
 				seen[p] = true
@@ -27,12 +31,35 @@ func TestDrawnOnce(t *testing.T) {
 		})
 	}
 	all.Wait()
-	for range 10 {
-		if _, err := Draw(500); err != nil {
+}
+
+// TestProcessesDrawOthers: what one process has drawn and does not listen on, no other one draws.
+func TestProcessesDrawOthers(t *testing.T) {
+	if os.Getenv("DRAWS") != "" {
+		ports, err := Draw(400)
+		if err != nil {
 			t.Fatal(err)
 		}
+		for _, p := range ports {
+			os.Stdout.WriteString("port :" + strconv.Itoa(p) + "\n")
+		}
+		return
 	}
-	if len(drawn) != remembered {
-		t.Errorf("%d ports are remembered, want %d", len(drawn), remembered)
+	mine, err := Draw(400)
+	if err != nil {
+		t.Fatal(err)
+	}
+	for range 3 {
+		cmd := exec.Command(os.Args[0], "-test.run=^TestProcessesDrawOthers$")
+		cmd.Env = append(os.Environ(), "DRAWS=1")
+		out, err := cmd.CombinedOutput()
+		if err != nil || strings.Count(string(out), "port :") != 400 {
+			t.Fatalf("%v %s", err, out)
+		}
+		for _, p := range mine {
+			if strings.Contains(string(out), "port :"+strconv.Itoa(p)+"\n") {
+				t.Errorf("port %d is drawn by two processes", p)
+			}
+		}
 	}
 }
