@@ -98,6 +98,17 @@ func (s *storm) kill(i int) {
 	})
 }
 
+// outBeside reports whether the router does without another engine of the role of engine i.
+func (s *storm) outBeside(i int) (out bool) {
+	s.router.own.do(func() {
+		nodes := s.router.own.nodes
+		for k, n := range nodes {
+			out = out || k != i && n.role == nodes[i].role && n.ejected != ""
+		}
+	})
+	return out
+}
+
 // calm waits for rest and compares what clients, journal and engines tell.
 func (s *storm) calm() {
 	s.t.Helper()
