@@ -136,7 +136,7 @@ type LateRow struct {
 // LateErrors lists the terminal events.
 func LateErrors() []LateRow {
 	return []LateRow{
-		{"late_failed", "decode", journal.Failed, "The decode engine failed: its connection, its silence beyond `engine.decode_read_timeout_s`, its stream: an error in any of the forms that engines have for it, an event without a name that is no JSON (the reference passes it on; words may be lost with it), an end without `[DONE]`.", []string{journal.Failed}},
+		{"late_failed", "decode", journal.Failed, "The decode engine failed: its connection, its silence beyond `engine.decode_read_timeout_s`, its stream: an error in any of the forms that engines have for it, an event without a name that is no JSON (the reference passes it on; words may be lost with it), an end without `[DONE]`, a `[DONE]` with neither a finish reason nor the usage before it.", []string{journal.Failed}},
 		{"late_prefill", "prefill", journal.Failed, "The prefill leg failed: with SGLang beside a decode leg that streams, with vLLM only after a comment of `--keep-alive`.", []string{journal.Failed}},
 		{"late_expired", "decode", journal.Expired, "The request's deadline passed, or the router ended.", []string{journal.Expired}},
 		{"late_handoff", "prefill", journal.Expired, "After a comment of `--keep-alive`: a handoff expired.", []string{journal.Expired}},

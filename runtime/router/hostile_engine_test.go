@@ -56,6 +56,8 @@ func hostileEngines() []hostileEngine {
 		{"an error that is a word", "d0", says(streamHead + oneFrame + `data: {"error":"oh"}` + "\n\n" + doneFrame), cutOff, nil},
 		{"an error as older engines word it", "d0", says(streamHead + oneFrame + `data: {"object":"error","message":"worker 127.0.0.1:9 exploded","code":500}` + "\n\n" + doneFrame), cutOff, nil},
 		{"an error without its member", "d0", says(streamHead + oneFrame + `data: {"message":"worker 127.0.0.1:9 exploded"}` + "\n\n" + doneFrame), cutOff, nil},
+		{"errors in a list", "d0", says(streamHead + oneFrame + `data: {"errors":[{"message":"worker 127.0.0.1:9 exploded"}]}` + "\n\n" + lastFrame + doneFrame), cutOff, nil},
+		{"[DONE] too early", "d0", says(streamHead + oneFrame + doneFrame), cutOff, nil},
 		{"an event named error", "d0", says(streamHead + oneFrame + "event: error\ndata: worker 127.0.0.1:9 exploded\n\n" + doneFrame), cutOff, nil},
 		{"an event torn in two", "d0", says(streamHead + oneFrame + oneFrame[:60] + "\n\n" + lastFrame + doneFrame), cutOff, nil},
 		{"a torn event first", "d0", says(streamHead + oneFrame[:60] + "\n\n" + lastFrame + doneFrame), nil, nil},

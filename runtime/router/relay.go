@@ -213,6 +213,9 @@ func (r *relay) event(e []byte) (bore bool, f *failure) {
 		if !r.begun {
 			return false, engineFault(phaseDecode, r.l.d.id, model.ReasonEngine, classStream, "[DONE] before any output", true)
 		}
+		if q.finish == "" && q.usage == nil {
+			return false, engineFault(phaseDecode, r.l.d.id, model.ReasonInvalid, classStream, "[DONE] without a finish reason and without the usage that was asked for", true)
+		}
 		r.done = true
 	case kindToken:
 		r.first()

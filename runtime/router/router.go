@@ -178,8 +178,9 @@ func (r *Router) mode() string {
 	return "predictive"
 }
 
-// meet examines all engines at once. With a patience above zero those that keep silent for longer
-// start ejected once others can serve, and come back when they answer.
+// meet examines all engines at once. With a patience above zero, at a takeover, those that keep silent
+// for longer start ejected once others can serve, and come back when they answer; so do those that
+// may not serve: a start refuses them, a takeover leaves nobody to serve.
 func (r *Router) meet(ctx context.Context, patience time.Duration) error {
 	errs := make([]error, len(r.own.nodes))
 	asked, cancel := context.WithCancel(ctx)
@@ -210,33 +211,75 @@ func (r *Router) meet(ctx context.Context, patience time.Duration) error {
 					return
 				}
 				n.facts, n.known = f, true
-				errs[i] = r.own.adopt(n)
+				if errs[i] = r.own.adopt(n); errs[i] != nil && patience > 0 {
+					r.set.Logger.Warn("engine is not available", "engine", n.id, "error", errs[i].Error())
+					r.own.eject(n, causeIdentity)
+					return
+				}
 				r.own.expect(n)
 				well <- n.role
 			})
 		})
 	}
 	wg.Wait()
-	if err := errors.Join(errs...); err != nil {
-		return err
-	}
 	if ctx.Err() != nil {
-		return ctx.Err() // some were not examined
+		return errors.Join(append(errs, ctx.Err())...) // some were not examined
 	}
-	var differ error
+	err := errors.Join(errs...)
 	r.own.do(func() {
-		for _, n := range r.own.nodes {
-			if n.known && n.ejected == "" && differ == nil {
-				differ = r.own.agrees(n, n.facts)
+		if patience > 0 {
+			r.own.ejectDissent()
+			if r.own.live() > 0 {
+				err = nil
 			}
 		}
-		r.own.validated = differ == nil
+		for _, n := range r.own.nodes {
+			if err == nil && n.known && n.ejected == "" {
+				err = r.own.agrees(n, n.facts)
+			}
+		}
+		if err == nil {
+			r.own.validated = true
+		}
 		r.own.publish()
 	})
-	if differ != nil {
-		return differ
+	return err
+}
+
+// live counts the engines that are known and not ejected.
+func (o *owner) live() (n int) {
+	for _, m := range o.nodes {
+		if m.known && m.ejected == "" {
+			n++
+		}
 	}
-	return ctx.Err()
+	return n
+}
+
+// ejectDissent ejects the engines that differ from most others in what must agree.
+func (o *owner) ejectDissent() {
+	var best *node
+	most := -1
+	for _, n := range o.nodes {
+		alike := 0
+		for _, m := range o.nodes {
+			if m.known && m.ejected == "" && differ(n.id, n.facts, m.id, m.facts) == nil {
+				alike++
+			}
+		}
+		if n.known && n.ejected == "" && alike > most {
+			best, most = n, alike
+		}
+	}
+	for _, n := range o.nodes {
+		if n == best || !n.known || n.ejected != "" {
+			continue
+		}
+		if err := differ(n.id, n.facts, best.id, best.facts); err != nil {
+			o.set.Logger.Warn("engine is not available", "engine", n.id, "error", err.Error())
+			o.eject(n, causeIdentity)
+		}
+	}
 }
 
 // silence says who had not answered when the patience ended: the engine, or only who vouches for it.

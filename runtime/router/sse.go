@@ -168,7 +168,7 @@ func readChunk(payload []byte) (*chunk, bool) {
 			if string(v) == `"error"` { // as older engines word one
 				c.err = payload
 			}
-		case "message", "detail", "code":
+		case "message", "detail", "code", "errors":
 			blames = true
 		case "usage":
 			c.usage = readUsage(v)

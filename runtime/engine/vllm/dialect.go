@@ -72,13 +72,15 @@ func dropped(key string) bool {
 	return foreign(key)
 }
 
-// Prefill sets every token limit that is present to 1, and max_tokens where there is none.
+// Prefill sets every token limit that is present to 1, and max_tokens where there is none or where
+// it is the only one that counts: completions ignore the others.
 func (dialect) Prefill(o splice.Object) ([]byte, error) {
 	set := []splice.Set{{Key: "stream", Value: no}}
+	_, chat := o.Get("messages")
 	limited := false
 	for _, k := range []string{"max_tokens", "max_completion_tokens", "max_output_tokens"} {
 		if _, ok := o.Get(k); ok {
-			set, limited = append(set, splice.Set{Key: k, Value: one}), true
+			set, limited = append(set, splice.Set{Key: k, Value: one}), limited || chat || k == "max_tokens"
 		}
 	}
 	if !limited {

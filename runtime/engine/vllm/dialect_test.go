@@ -38,6 +38,7 @@ func TestPrefillBody(t *testing.T) {
 		{"no limit", `{"prompt":"x"}`, `{"prompt":"x","stream":false,"max_tokens":1,` + kv},
 		{"chat limit", `{"messages":[],"max_completion_tokens":9}`, `{"messages":[],"stream":false,"max_completion_tokens":1,` + kv},
 		{"both limits", `{"max_tokens":5,"max_completion_tokens":9}`, `{"stream":false,"max_tokens":1,"max_completion_tokens":1,` + kv},
+		{"a limit that completions ignore", `{"prompt":"x","max_completion_tokens":3}`, `{"prompt":"x","stream":false,"max_completion_tokens":1,"max_tokens":1,` + kv},
 		{"stream", `{"stream":true,"stream_options":{"include_usage":true},"min_tokens":4}`, `{"stream":false,"max_tokens":1,` + kv},
 		{"stop", `{"stop":["a"],"stop_token_ids":[3],"include_stop_str_in_output":true,"max_tokens":9}`, `{"stream":false,"max_tokens":1,` + kv},
 		{"logprobs", `{"logprobs":true,"top_logprobs":3,"response_format":{"type":"json_object"},"structured_outputs":{}}`, `{"stream":false,"max_tokens":1,` + kv},
