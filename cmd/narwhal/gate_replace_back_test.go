@@ -55,9 +55,7 @@ func TestReplaceBack(t *testing.T) {
 		refusedBack(t, w, 6, "nothing_to_take_back", "--back=2")
 		before := w.identities()
 		w.under(t, func() { w.must(0, w.replace("--back", "-o", file, "--yes")) })
-		if got := changed(before, w.identities()); !slices.Equal(got, []string{"engine-e3", "sidecar-e3"}) {
-			t.Errorf("other processes: %v", got)
-		}
+		w.onlyChanged(t, before, "engine-e3", "sidecar-e3")
 		keys := made(t, w.latest(), seq)
 		if w.launched(t, "e3") != launch || w.digest(t, "F/profile/e3") != profile || !slices.Contains(keys, "G/activation") || slices.Contains(keys, "F/profile/e2") {
 			t.Errorf("launch %s, profile %s, made %v", w.launched(t, "e3"), w.digest(t, "F/profile/e3"), keys)
@@ -106,9 +104,7 @@ func TestReplaceBack(t *testing.T) {
 	t.Run("a wave of some", func(t *testing.T) {
 		before := w.identities()
 		w.under(t, func() { w.must(0, w.replace("--wave", "--only", "e1,e3", "--yes")) })
-		if got := changed(before, w.identities()); !slices.Equal(got, []string{"engine-e1", "engine-e3", "sidecar-e1", "sidecar-e3"}) {
-			t.Errorf("other processes: %v", got)
-		}
+		w.onlyChanged(t, before, "engine-e1", "engine-e3", "sidecar-e1", "sidecar-e3")
 		w.settled(t)
 	})
 	t.Run("a wave", func(t *testing.T) {

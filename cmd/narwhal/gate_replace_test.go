@@ -31,6 +31,14 @@ func (w *world) identities() map[string]string {
 	return out
 }
 
+// onlyChanged wants these processes to be other ones than before, and no more.
+func (w *world) onlyChanged(t *testing.T, before map[string]string, want ...string) {
+	t.Helper()
+	if got := changed(before, w.identities()); !slices.Equal(got, want) {
+		t.Errorf("other processes: %v", got)
+	}
+}
+
 // changed are the names whose process is another one.
 func changed(before, after map[string]string) (out []string) {
 	for name, id := range before {
@@ -178,9 +186,7 @@ func TestReplace(t *testing.T) {
 	t.Run("the same launch", func(t *testing.T) {
 		before, seq := w.identities(), w.latest().Seq
 		w.under(t, func() { w.must(0, w.replace("e3", "--yes")) })
-		if got := changed(before, w.identities()); !slices.Equal(got, []string{"engine-e3", "sidecar-e3"}) {
-			t.Errorf("other processes: %v", got)
-		}
+		w.onlyChanged(t, before, "engine-e3", "sidecar-e3")
 		for _, k := range made(t, w.latest(), seq) {
 			if strings.Contains(k, "profile") || k == "G/trial" || k == "G/activation" || strings.HasPrefix(k, "C/") && !strings.HasSuffix(k, "/e3") {
 				t.Errorf("%s was made again", k)
@@ -192,9 +198,7 @@ func TestReplace(t *testing.T) {
 		before, seq := w.identities(), w.latest().Seq
 		w.relaunch("e3", 0.01)
 		w.under(t, func() { w.must(0, w.replace("e3", "--yes")) })
-		if got := changed(before, w.identities()); !slices.Equal(got, []string{"engine-e3", "sidecar-e3"}) {
-			t.Errorf("other processes: %v", got)
-		}
+		w.onlyChanged(t, before, "engine-e3", "sidecar-e3")
 		keys := made(t, w.latest(), seq)
 		if !slices.Contains(keys, "G/activation") || !slices.Contains(keys, "F/profile/e3") || slices.Contains(keys, "F/profile/e2") || slices.Contains(keys, "G/trial") {
 			t.Errorf("made %v", keys)
@@ -209,9 +213,7 @@ func TestReplace(t *testing.T) {
 		before, seq := w.identities(), w.latest().Seq
 		w.relaunch("e3", 0)
 		w.under(t, func() { w.must(0, w.replace("e3", "--yes")) })
-		if got := changed(before, w.identities()); !slices.Equal(got, []string{"engine-e3", "sidecar-e3"}) {
-			t.Errorf("other processes: %v", got)
-		}
+		w.onlyChanged(t, before, "engine-e3", "sidecar-e3")
 		if w.digest(t, "F/profile/e3") != profile || !slices.Contains(made(t, w.latest(), seq), "G/activation") {
 			t.Errorf("the profile is %s, was %s", w.digest(t, "F/profile/e3"), profile)
 		}
@@ -220,9 +222,7 @@ func TestReplace(t *testing.T) {
 	t.Run("one by one, with new profiles", func(t *testing.T) {
 		before := w.identities()
 		w.under(t, func() { w.must(0, w.replace("e0", "e2", "--profile", "--yes")) })
-		if got := changed(before, w.identities()); !slices.Equal(got, []string{"engine-e0", "engine-e2", "sidecar-e0", "sidecar-e2"}) {
-			t.Errorf("other processes: %v", got)
-		}
+		w.onlyChanged(t, before, "engine-e0", "engine-e2", "sidecar-e0", "sidecar-e2")
 		w.settled(t)
 	})
 	t.Run("a process that died", func(t *testing.T) {
@@ -321,9 +321,7 @@ func TestReplaceIsKilled(t *testing.T) {
 	if kills < 5 {
 		t.Errorf("killed %d times only", kills)
 	}
-	if got := changed(before, w.identities()); !slices.Equal(got, []string{"engine-e2", "sidecar-e2"}) {
-		t.Errorf("other processes: %v", got)
-	}
+	w.onlyChanged(t, before, "engine-e2", "sidecar-e2")
 	w.settled(t)
 	t.Run("requests that run too long", func(t *testing.T) { replaceLate(t, w) })
 	t.Run("the independent verifier agrees", func(t *testing.T) {
@@ -355,9 +353,7 @@ func replaceLate(t *testing.T, w *world) {
 		t.Errorf("it ended %v", got)
 	}
 	w.must(0, w.replace("--below-floor", "--drain", "1s", "--cut", "--yes"))
-	if got := changed(before, w.identities()); !slices.Equal(got, []string{"engine-e2", "sidecar-e2"}) {
-		t.Errorf("other processes: %v", got)
-	}
+	w.onlyChanged(t, before, "engine-e2", "sidecar-e2")
 	w.settled(t)
 }
 
@@ -392,9 +388,7 @@ func TestReplaceThatFails(t *testing.T) {
 	}
 	w.relaunch("e1", 0.01)
 	w.under(t, func() { w.must(0, w.replace("--yes")) })
-	if got := changed(before, w.identities()); !slices.Equal(got, []string{"engine-e1", "sidecar-e1"}) {
-		t.Errorf("other processes: %v", got)
-	}
+	w.onlyChanged(t, before, "engine-e1", "sidecar-e1")
 	store := w.digest(t, "F/store")
 	for i, name := range []string{"router", "standby"} {
 		b, err := os.ReadFile(filepath.Join(w.sbx.Hosts[i].Root, name, "profiles.json"))
