@@ -94,6 +94,16 @@ type Later interface {
 	Slack(now float64, p *Params) float64
 }
 
+// PrefillEnd is when a prefill is expected to end that was placed at a moment, behind a queue and with
+// a time of its own as they were priced then, and is now expected to take another time: the queue is
+// taken to be off by the same share. All in seconds.
+func PrefillEnd(at, queue, own, takes float64) float64 {
+	if own <= 0 {
+		return at + queue
+	}
+	return at + (queue+own)*takes/own
+}
+
 // Resident is one request that holds, or will hold, a decode seat.
 type Resident struct {
 	Ready     float64 `json:"ready,omitempty"` // when its prefill is expected to end; 0 = it decodes

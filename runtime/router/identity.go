@@ -151,7 +151,7 @@ func (s *settings) token(ctx context.Context, n *node) error {
 // unequal caches, model paths or versions hand KV over and answer with other words.
 func (o *owner) agrees(n *node, f facts) error {
 	for _, m := range o.nodes {
-		if m == n || !m.known || m.ejected != "" {
+		if m == n || !m.met() {
 			continue
 		}
 		if err := differ(n.id, f, m.id, m.facts); err != nil {

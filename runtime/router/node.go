@@ -201,12 +201,7 @@ func (l *claim) resident(ready float64) model.Resident {
 func (l *claim) takes() float64 { return float64(l.work * l.p.prefillKappa) }
 
 // due is when its prefill is expected to end.
-func (l *claim) due() float64 {
-	if l.own <= 0 {
-		return l.at + l.queue
-	}
-	return l.at + (l.queue+l.own)*l.takes()/l.own
-}
+func (l *claim) due() float64 { return model.PrefillEnd(l.at, l.queue, l.own, l.takes()) }
 
 // seats are those that the claim takes of a batch.
 func (l *claim) seats() int { return max(1, l.sequences) }

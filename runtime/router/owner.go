@@ -265,12 +265,15 @@ func (o *owner) capacity() int {
 	return most
 }
 
+// room is the most tokens that the engine may hold at once, as far as its profile tells; 0 = not told.
+func (n *node) room() int { return max(n.curve.KVCapacity, n.curve.TokenLimit()) }
+
 // room is the most tokens that an engine may hold at once, as far as its profile tells; 0 when
 // none does.
 func (o *owner) room() int {
 	most := 0
 	for _, n := range o.nodes {
-		most = max(most, n.curve.KVCapacity, n.curve.TokenLimit())
+		most = max(most, n.room())
 	}
 	return most
 }

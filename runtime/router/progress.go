@@ -104,8 +104,7 @@ func (o *owner) doubt(n *node, st *engine.State) bool {
 // waitsForRoom reports whether the KV cache has no room for the first prompt: then it waits until
 // handoffs are read or their leases end.
 func (n *node) waitsForRoom(st *engine.State) bool {
-	room := max(n.curve.KVCapacity, n.curve.TokenLimit())
-	return len(n.prefilling) > 0 && (1-st.Usage)*float64(room) < float64(n.prefilling[0].input+n.facts.blockSize)
+	return len(n.prefilling) > 0 && (1-st.Usage)*float64(n.room()) < float64(n.prefilling[0].input+n.facts.blockSize)
 }
 
 // resolve ends the doubt about an engine by its probe and by what it has counted meanwhile. The

@@ -9,6 +9,7 @@ import (
 	"log"
 	"net"
 	"net/http"
+	"slices"
 	"sync"
 	"sync/atomic"
 	"time"
@@ -206,14 +207,12 @@ func (r *Router) meet(ctx context.Context, patience time.Duration) error {
 					return // the start ends: an engine that was still being asked is not to blame
 				}
 				if err != nil {
-					r.set.Logger.Warn("engine is not available", "engine", n.id, "error", err.Error())
-					r.own.eject(n, cause)
+					r.own.turnAway(n, cause, err)
 					return
 				}
 				n.facts, n.known = f, true
 				if errs[i] = r.own.adopt(n); errs[i] != nil && patience > 0 {
-					r.set.Logger.Warn("engine is not available", "engine", n.id, "error", errs[i].Error())
-					r.own.eject(n, causeIdentity)
+					r.own.turnAway(n, causeIdentity, errs[i])
 					return
 				}
 				r.own.expect(n)
@@ -229,12 +228,12 @@ func (r *Router) meet(ctx context.Context, patience time.Duration) error {
 	r.own.do(func() {
 		if patience > 0 {
 			r.own.ejectDissent()
-			if r.own.live() > 0 {
+			if slices.ContainsFunc(r.own.nodes, (*node).met) {
 				err = nil
 			}
 		}
 		for _, n := range r.own.nodes {
-			if err == nil && n.known && n.ejected == "" {
+			if err == nil && n.met() {
 				err = r.own.agrees(n, n.facts)
 			}
 		}
@@ -246,14 +245,13 @@ func (r *Router) meet(ctx context.Context, patience time.Duration) error {
 	return err
 }
 
-// live counts the engines that are known and not ejected.
-func (o *owner) live() (n int) {
-	for _, m := range o.nodes {
-		if m.known && m.ejected == "" {
-			n++
-		}
-	}
-	return n
+// met reports whether an engine is known, and not ejected.
+func (n *node) met() bool { return n.known && n.ejected == "" }
+
+// turnAway ejects an engine that an examination keeps from serving.
+func (o *owner) turnAway(n *node, cause string, err error) {
+	o.set.Logger.Warn("engine is not available", "engine", n.id, "error", err.Error())
+	o.eject(n, cause)
 }
 
 // ejectDissent ejects the engines that differ from most others in what must agree.
@@ -263,21 +261,20 @@ func (o *owner) ejectDissent() {
 	for _, n := range o.nodes {
 		alike := 0
 		for _, m := range o.nodes {
-			if m.known && m.ejected == "" && differ(n.id, n.facts, m.id, m.facts) == nil {
+			if m.met() && differ(n.id, n.facts, m.id, m.facts) == nil {
 				alike++
 			}
 		}
-		if n.known && n.ejected == "" && alike > most {
+		if n.met() && alike > most {
 			best, most = n, alike
 		}
 	}
 	for _, n := range o.nodes {
-		if n == best || !n.known || n.ejected != "" {
+		if n == best || !n.met() {
 			continue
 		}
 		if err := differ(n.id, n.facts, best.id, best.facts); err != nil {
-			o.set.Logger.Warn("engine is not available", "engine", n.id, "error", err.Error())
-			o.eject(n, causeIdentity)
+			o.turnAway(n, causeIdentity, err)
 		}
 	}
 }

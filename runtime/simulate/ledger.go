@@ -121,12 +121,7 @@ func prefillEnded(j *job, now float64) {
 func (j *job) takes() float64 { return float64(j.work * j.p.v.PrefillKappa()) }
 
 // due is when the prefill of a request is expected to end.
-func (j *job) due() float64 {
-	if j.own <= 0 {
-		return j.placed + j.queue
-	}
-	return j.placed + (j.queue+j.own)*j.takes()/j.own
-}
+func (j *job) due() float64 { return model.PrefillEnd(j.placed, j.queue, j.own, j.takes()) }
 
 // await notes a request that will decode here when its prefill has ended, and forget takes it
 // off again.

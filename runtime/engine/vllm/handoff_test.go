@@ -1,12 +1,9 @@
 package vllm
 
 import (
-	"bytes"
 	"encoding/json"
 	"errors"
 	"os"
-	"regexp"
-	"slices"
 	"testing"
 	"time"
 
@@ -149,26 +146,6 @@ func TestStateNamesWhatIsMissing(t *testing.T) {
 	var me *engine.MissingError
 	if _, err := New().State(engine.Samples{}); !errors.As(err, &me) || len(me.Names) != 6 {
 		t.Fatalf("%v", err)
-	}
-}
-
-// An engine that does not say how much it runs is not idle.
-func TestStateOfImpossibleNumbers(t *testing.T) {
-	b, err := os.ReadFile("testdata/metrics-decode.txt")
-	if err != nil {
-		t.Fatal(err)
-	}
-	const name = "vllm:num_requests_running"
-	series := regexp.MustCompile(`(?m)^(` + name + `(?:\{.*\})?) .*$`)
-	for _, value := range []string{"NaN", "+Inf", "-1", "1e19"} {
-		s, err := engine.ParseMetrics(bytes.NewReader(series.ReplaceAll(b, []byte("$1 "+value))))
-		if err != nil {
-			t.Fatal(err)
-		}
-		var me *engine.MissingError
-		if _, err := New().State(s); !errors.As(err, &me) || !slices.Equal(me.Names, []string{name}) {
-			t.Errorf("%s: %v", value, err)
-		}
 	}
 }
 
