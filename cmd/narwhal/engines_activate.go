@@ -119,7 +119,7 @@ func (o activation) print(w io.Writer) {
 		next := "the router takes it back by itself once it passes"
 		switch {
 		case e.Draining:
-			next = "narwhal engines readmit " + e.IID + " takes it back"
+			next = "narwhal engines readmit " + e.IID + " takes it back, where that is the process which answers"
 		case e.Accepts:
 			next = "serves"
 		}

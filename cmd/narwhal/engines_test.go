@@ -4,6 +4,7 @@ import (
 	"bytes"
 	"encoding/json"
 	"fmt"
+	"io"
 	"net/http"
 	"os"
 	"path/filepath"
@@ -226,5 +227,41 @@ func TestEnginesOfAStandby(t *testing.T) {
 	}
 	if r := enginesRun(t, "list", "--url", "http://"+second); r.code != 0 || !strings.Contains(r.out, "this router does not control the fleet") {
 		t.Errorf("exit %d: %s%s", r.code, r.out, r.err)
+	}
+}
+
+// A drain that leaves nothing to serve with says so: the rule of the last engine knows no roles.
+func TestEnginesDrainOfALastRole(t *testing.T) {
+	p := newPlainFleet(t)
+	p.edit(func(doc map[string]any) {
+		for _, e := range doc["engines"].([]any) {
+			e.(map[string]any)["pin"] = true
+		}
+	})
+	_, addr := p.serve()
+	url := "http://" + addr
+	r := enginesRun(t, "drain", "d0", "--url", url)
+	if r.code != 0 || !strings.Contains(r.out, "the router serves no request now") || !strings.Contains(r.out, "narwhal engines release") {
+		t.Errorf("exit %d\n%s%s", r.code, r.out, r.err)
+	}
+	resp, err := http.Post(url+"/v1/completions", "application/json", strings.NewReader(`{"prompt":"whale","max_tokens":5}`))
+	if err != nil {
+		t.Fatal(err)
+	}
+	b, _ := io.ReadAll(resp.Body)
+	_ = resp.Body.Close()
+	if resp.StatusCode != http.StatusServiceUnavailable || !strings.Contains(string(b), "no_schedulable_engines") {
+		t.Errorf("%d %s", resp.StatusCode, b)
+	}
+	if resp, err = http.Get(url + "/ready"); err != nil {
+		t.Fatal(err)
+	}
+	b, _ = io.ReadAll(resp.Body)
+	_ = resp.Body.Close()
+	if resp.StatusCode != http.StatusServiceUnavailable || !strings.Contains(string(b), "no available engine may decode") {
+		t.Errorf("%d %s", resp.StatusCode, b)
+	}
+	if r := enginesRun(t, "release", "d0", "--url", url); r.code != 0 || strings.Contains(r.out, "serves no request") {
+		t.Errorf("exit %d\n%s%s", r.code, r.out, r.err)
 	}
 }

@@ -101,7 +101,7 @@ func takeOut(ctx context.Context, env gates.Env, c *lifecycle.Client, o gates.Ou
 	waiting, stop := context.WithTimeout(ctx, o.Drain.D())
 	defer stop()
 	for _, t := range targetsOf(o) {
-		if t.Stopped(d) || out.Deadline {
+		if t.Ready(d) || out.Deadline {
 			continue
 		}
 		d, err = c.WaitReady(waiting, t, func(d lifecycle.Document) { env.Progress(fmt.Sprintf("%d requests in flight", residents(o, d))) })

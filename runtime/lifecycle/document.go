@@ -55,6 +55,11 @@ type Engine struct {
 	Error    string   `json:"error"`
 }
 
+// tried reports whether a return after a drain has failed, so that the engine holds nothing.
+func (e Engine) tried() bool {
+	return e.Draining && e.State == blocked && e.Old != nil && e.Resident == (Resident{})
+}
+
 // IDs are the engines of a document, sorted.
 func (d Document) IDs() []string { return slices.Sorted(maps.Keys(d.Engines)) }
 
@@ -88,6 +93,7 @@ func isDocument(want, schema string, version int) error {
 func (d Document) bounded() Document {
 	for id, e := range d.Engines {
 		e.State, e.Error = short(e.State), short(e.Error)
+		e.Ready = e.Ready || e.tried()
 		if e.Checks == nil {
 			e.Checks = []string{}
 		}

@@ -57,6 +57,7 @@ const (
 	failed   = `"engines":{"d1":{"state":"blocked","draining":true,"old_process_start":1,"restart_required":true,"error":"health: no answer"}},"error":"readmission validation failed"`
 	back     = `"engines":{"d1":{"state":"active","accepts_new":true,"old_process_start":1,"new_process_start":2,"restart_required":true}}`
 	loose    = `"engines":{"d1":{"state":"drained","draining":true,"ready_to_stop":true,"old_process_start":1}}`
+	untold   = `"engines":{"d1":{"state":"blocked","draining":true,"restart_required":true,"error":"health: no answer"}}`
 	same     = `"engines":{"d1":{"state":"active","old_process_start":1,"new_process_start":1}}`
 	held     = `"wave":{"id":"w","active":true,"ready_to_stop":true},"engines":{"d1":{"state":"drained","draining":true,"ready_to_stop":true,"wave_id":"w"}}`
 )
@@ -154,7 +155,12 @@ func TestWaitsEnd(t *testing.T) {
 		if !errors.Is(err, over) || is[*Late](err) {
 			t.Errorf("%v", err)
 		}
+		// A return that failed leaves an engine that holds nothing.
 		s.lines = []string{"GET lifecycle 200 " + failed}
+		if d, err := cl.WaitReady(t.Context(), Target{IID: "d1"}, func(Document) {}); err != nil || !d.Engines["d1"].Ready {
+			t.Errorf("%v", err)
+		}
+		s.lines = []string{"GET lifecycle 200 " + untold}
 		if _, err := cl.WaitReady(t.Context(), Target{IID: "d1"}, func(Document) {}); !is[*Stuck](err) || !strings.Contains(err.Error(), "health: no answer") {
 			t.Errorf("%v", err)
 		}

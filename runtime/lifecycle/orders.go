@@ -52,12 +52,21 @@ func (t Target) Held(d Document) bool {
 	return d.Engines[t.IID].Draining
 }
 
-// Ready reports whether the target has finished what it had and may be stopped.
+// Ready reports whether the target has finished what it had and may be stopped: it is drained,
+// or a return after that has failed, which leaves an engine blocked.
 func (t Target) Ready(d Document) bool {
-	if t.All {
-		return d.Wave.Active && d.Wave.Ready
+	if !t.Held(d) {
+		return false
 	}
-	return d.Engines[t.IID].Ready
+	if t.All && d.Wave.Ready {
+		return true
+	}
+	for id, e := range d.Engines {
+		if (t.All || id == t.IID) && !e.Ready {
+			return false
+		}
+	}
+	return true
 }
 
 // Blocked names what keeps the target from moving on by itself, "" for nothing.
@@ -90,21 +99,6 @@ func (t Target) Outdated(d Document) *Outdated {
 		out.IIDs = append(out.IIDs, id)
 	}
 	return out
-}
-
-// Stopped reports whether nothing of the target runs: it is ready, or a return after that has
-// failed, which leaves an engine blocked.
-func (t Target) Stopped(d Document) bool {
-	if !t.Held(d) {
-		return false
-	}
-	for id, e := range d.Engines {
-		tried := e.State == blocked && e.Old != nil && e.Resident == (Resident{})
-		if (t.All || id == t.IID) && !e.Ready && !tried {
-			return false
-		}
-	}
-	return true
 }
 
 // Restart reports whether the target returns as another process only.

@@ -45,7 +45,7 @@ func (r Restart) Run(ctx context.Context, c *Client) (Document, error) {
 	if err != nil {
 		return d, err
 	}
-	if !r.Stopped(d) {
+	if !r.Ready(d) {
 		d, err = limited(ctx, r.Limit, func(ctx context.Context) (Document, error) { return c.WaitReady(ctx, r.Target, r.Seen) })
 		if err != nil {
 			return d, &Left{err}

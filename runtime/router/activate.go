@@ -50,7 +50,7 @@ func (s *settings) storeOnDisk(ctx context.Context, digest string) (profile.Stor
 	}
 	store, err := profile.ReadStore(bytes.NewReader(b))
 	if err != nil {
-		return store, conflict("%s", problem.Of(problem.Invalid, "profiles", err).Message)
+		return store, conflict("%s: %s", s.Fleet.Profiles.Path, problem.Of(problem.Invalid, "profiles", err).Message)
 	}
 	return store, nil
 }

@@ -15,6 +15,7 @@ import (
 type assembly struct {
 	chat    bool
 	ids     bool // keep token ids
+	most    int  // choices that were asked for
 	top     fields
 	choices map[int]*choice
 }
@@ -65,8 +66,8 @@ type toolCall struct {
 	arguments      strings.Builder
 }
 
-func newAssembly(chat, ids bool) *assembly {
-	return &assembly{chat: chat, ids: ids, choices: map[int]*choice{}}
+func newAssembly(chat, ids bool, most int) *assembly {
+	return &assembly{chat: chat, ids: ids, most: most, choices: map[int]*choice{}}
 }
 
 // add merges one event.
@@ -86,8 +87,8 @@ func (a *assembly) add(e *chunk) error {
 		index := 0
 		if raw, ok := c.Get("index"); ok {
 			var whole bool
-			if index, whole = integer(raw); !whole || index < 0 || index > 1<<16 {
-				return errors.New("read choice: index is no small integer")
+			if index, whole = integer(raw); !whole || index < 0 || index >= a.most {
+				return fmt.Errorf("read choice: index %.20s is of none of the %d that were asked for", raw, a.most)
 			}
 		}
 		to := a.choices[index]

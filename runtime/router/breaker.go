@@ -213,7 +213,7 @@ func (r *Router) liveness(ctx context.Context, n *node) {
 		}
 	})
 	if alive {
-		r.proveProcess(ctx, n)
+		r.proveProcess(ctx, n, st)
 	}
 }
 

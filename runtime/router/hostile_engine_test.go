@@ -49,6 +49,7 @@ func hostileEngines() []hostileEngine {
 		{"a hundred comments before output", "d0", says(streamHead + strings.Repeat(": hm\n\n", 100) + oneFrame + lastFrame + doneFrame), []string{"200"}, []string{"200"}},
 		{"no [DONE]", "d0", says(streamHead + oneFrame + lastFrame), cutOff, nil},
 		{"[DONE] alone", "d0", says(streamHead + doneFrame), nil, nil},
+		{"a choice nobody asked for", "d0", says(streamHead + oneFrame + strings.Replace(oneFrame, `"index":0`, `"index":1`, 1) + lastFrame + doneFrame), []string{"200", midStream}, nil},
 		{"an index of a billion", "d0", says(streamHead + strings.Replace(oneFrame, `"index":0`, `"index":1000000000`, 1) + lastFrame + doneFrame), []string{"200", midStream}, nil},
 		{"choices that are none", "d0", says(streamHead + oneFrame + `data: {"choices":7,"usage":{}}` + "\n\n" + doneFrame), []string{"200", midStream}, nil},
 		{"event nested deep", "d0", says(streamHead + oneFrame + `data: {"usage":` + strings.Repeat("[", 500000) + "\n\n" + doneFrame), []string{"200", midStream, "broken connection"}, []string{"200"}},

@@ -13,7 +13,7 @@ func init() { matrix = append(append(matrix, matrixDeaths...), matrixLife...) }
 var matrixDeaths = []matrixRow{
 	{event: "P frozen", how: "p0 freezes between the legs", legs: betweenLegs("p0", "freeze"), tune: askedBriefly,
 		sees: "200", terminal: "completed", failures: "decode engine_timeout d0 allowed", strikes: "p0 connection", may: "p0"},
-	{event: "P killed", how: "p0 is killed between the legs", legs: betweenLegs("p0", "kill"), warm: true,
+	{event: "P killed", how: "p0 is killed between the legs", legs: func(b *testbed) { b.engine("p0").Kill() }, warm: true,
 		sees: "200", terminal: "completed", failures: decodeAgain, strikes: "p0 connection", may: "p0"},
 	{event: "P killed", how: "p0 is killed while it prefills", inject: []shot{slow("p0", 5000)},
 		during: func(b *testbed, _ func()) { b.until("p0", running); b.engine("p0").Kill() },

@@ -115,6 +115,7 @@ func (o *owner) relabel(n *node, m control.Move, now float64) {
 		o.n.reversals++
 	}
 	o.n.lastMove = f.To
+	o.publish()
 	o.moves[m.By+":"+f.To]++
 	o.flips = append(o.flips, f)
 	if limit := max(1, o.set.Fleet.Controller.FlipHistory); len(o.flips) > limit {

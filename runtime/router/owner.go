@@ -1,6 +1,7 @@
 package router
 
 import (
+	"cmp"
 	"encoding/json"
 	"math"
 	"slices"
@@ -71,6 +72,7 @@ type op struct {
 type published struct {
 	live       int
 	engines    int
+	lacks      string // which leg no live engine may take
 	blocked    string // lifecycle hold
 	stopping   bool
 	valid      bool
@@ -181,10 +183,21 @@ func (o *owner) stuck() bool {
 func (o *owner) publish() {
 	p := &published{engines: len(o.nodes), stopping: o.stopping, valid: o.validated, waits: o.waits, fenced: o.fenced, degraded: o.degraded, aggregated: o.aggregated,
 		keeper: o.keeper, epoch: o.set.Epoch, holder: o.set.Holder}
+	prefill, decode := o.aggregated, o.aggregated
 	for _, n := range o.nodes {
-		if n.live() {
-			p.live++
+		if !n.live() {
+			continue
 		}
+		p.live++
+		stands := !n.pinned && !o.set.params.FixedRoles
+		prefill = prefill || stands || n.role == model.Prefill
+		decode = decode || stands || n.role == model.Decode
+	}
+	switch {
+	case !prefill:
+		p.lacks = "no available engine may prefill"
+	case !decode:
+		p.lacks = "no available engine may decode"
 	}
 	switch {
 	case o.wave != "":
@@ -198,7 +211,11 @@ func (o *owner) publish() {
 }
 
 // reason says why the router is not ready; "" = it is.
-func (p *published) reason() string {
+func (p *published) reason() string { return cmp.Or(p.refuses(), p.lacks) }
+
+// refuses says why the router takes no request at all; "" = it does. Where an engine lacks for one
+// of the legs, requests that are not split are still served.
+func (p *published) refuses() string {
 	switch {
 	case p.stopping:
 		return "shutting down"

@@ -136,10 +136,12 @@ func (r *Router) recoverWave(ctx context.Context, all []*candidate) {
 	})
 }
 
-// proveProcess ejects an engine of a contracted fleet whose process has changed, or cannot
-// be verified in as many sweeps as liveness may miss.
-func (r *Router) proveProcess(ctx context.Context, n *node) {
+// proveProcess ejects an engine whose process has changed, and in a contracted fleet one that
+// cannot be verified in as many sweeps as liveness may miss. st is what the engine just said of
+// itself, nil when it said nothing.
+func (r *Router) proveProcess(ctx context.Context, n *node, st *engine.State) {
 	if !r.set.contracted() {
+		r.proveStart(n, st)
 		return
 	}
 	ctx, cancel := context.WithTimeout(ctx, r.set.legLimit())
@@ -165,6 +167,22 @@ func (r *Router) proveProcess(ctx context.Context, n *node) {
 			}
 		}
 	})
+}
+
+// proveStart asks an engine of a fleet without a contract who it is when its start is not the
+// known one, so that a restart is noticed before a request meets it.
+func (r *Router) proveStart(n *node, st *engine.State) {
+	if st == nil || st.ProcessStart <= 0 {
+		return
+	}
+	other := false
+	r.own.do(func() {
+		known := n.facts.identity
+		other = n.known && !known.Same(engine.Identity{Version: known.Version, ProcessStart: st.ProcessStart})
+	})
+	if other && r.replaced(n) {
+		r.own.do(func() { r.own.eject(n, causeIdentity) })
+	}
 }
 
 // exclude ejects an engine whose process is not the one that was told.

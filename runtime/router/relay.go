@@ -76,7 +76,7 @@ func (q *request) follow(ctx context.Context, l *claim, leg []byte, id string, h
 	defer resp.Body.Close()
 	r := &relay{q: q, l: l, hand: hand}
 	if !q.call.stream {
-		r.sink = newAssembly(q.chat, q.call.ids)
+		r.sink = newAssembly(q.chat, q.call.ids, q.call.sequences())
 	}
 	gap := func() { cancel(errGap) }
 	buf := make([]byte, leastRead)

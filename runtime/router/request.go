@@ -177,7 +177,7 @@ func (q *request) arrive(unknown *failure) (f *failure) {
 // ready refuses while the router may not admit.
 func (q *request) ready() *failure {
 	p := q.r.own.view.Load()
-	reason := p.reason()
+	reason := p.refuses()
 	if reason == "" {
 		return nil
 	}

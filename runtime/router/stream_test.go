@@ -121,7 +121,7 @@ func TestAssembly(t *testing.T) {
 		"two choices": {false, false, []string{`{"choices":[{"index":1,"text":"b"}]}`, `{"choices":[{"index":0,"text":"a"}]}`},
 			`{"object":"text_completion","choices":[{"index":0,"text":"a","finish_reason":"stop","logprobs":null},{"index":1,"text":"b","finish_reason":"stop","logprobs":null}],"usage":{"prompt_tokens":5,"completion_tokens":2,"total_tokens":7}}`},
 	} {
-		a := newAssembly(c.chat, c.ids)
+		a := newAssembly(c.chat, c.ids, 2)
 		for _, e := range c.events {
 			if err := add(a, e); err != nil {
 				t.Fatalf("%s: %v", name, err)
@@ -144,14 +144,14 @@ func add(a *assembly, payload string) error {
 
 func TestAssemblyRefuses(t *testing.T) {
 	for _, e := range []string{`{`, `{"choices":3}`, `{"choices":[{"index":-1}]}`, `{"choices":[{"text":5}]}`, `{"choices":[{"delta":[]}]}`, `{"choices":[{"token_ids":7}]}`} {
-		if add(newAssembly(true, true), e) == nil {
+		if add(newAssembly(true, true, 2), e) == nil {
 			t.Errorf("accepted %s", e)
 		}
 	}
-	if _, err := newAssembly(true, false).answer(1, 1); err == nil {
+	if _, err := newAssembly(true, false, 2).answer(1, 1); err == nil {
 		t.Error("an answer without choices")
 	}
-	a := newAssembly(true, false)
+	a := newAssembly(true, false, 2)
 	if err := add(a, `{"choices":[{"delta":{"tool_calls":[{"index":0}]}}]}`); err != nil {
 		t.Fatal(err)
 	}
@@ -190,7 +190,7 @@ func FuzzEngineStream(f *testing.F) {
 		size = max(1, size%64)
 		var s splitter
 		var got []byte
-		a := newAssembly(true, true)
+		a := newAssembly(true, true, 2)
 		for in := b; len(in) > 0; {
 			n := min(size, len(in))
 			read := bytes.Clone(in[:n])

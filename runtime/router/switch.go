@@ -109,10 +109,12 @@ func (o *owner) adopt(n *node) error {
 	case role == "" || role == n.role:
 	case role == model.Role(engine.RoleNone):
 		o.aggregated = true
+		o.publish()
 	case n.pinned:
 		return fmt.Errorf("engine %s is pinned to %s and its process serves as %s", n.id, n.role, role)
 	default:
 		n.role, n.roleSince = role, o.now()
+		o.publish()
 	}
 	return nil
 }

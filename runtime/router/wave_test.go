@@ -273,7 +273,7 @@ func TestChangedProcessIsExcluded(t *testing.T) {
 	b := startBed(t, 1, 2, quick(), contracted(s))
 	o, r := b.router.own, b.router
 	prove := func(iid string) (cause string) {
-		r.proveProcess(t.Context(), o.node(iid))
+		r.proveProcess(t.Context(), o.node(iid), nil)
 		o.do(func() { cause = o.node(iid).ejected })
 		return cause
 	}
@@ -318,5 +318,23 @@ func TestRejectedStateHoldsAContractedFleet(t *testing.T) {
 	b.restart("d0")
 	if status, d := b.lifecycle("readmit", `{"wave":true}`); status != 200 || !d.Router.Ready {
 		t.Errorf("%d %s", status, *d.Error)
+	}
+}
+
+// Without a contract too, a restart of an engine that nobody uses is noticed at a sweep.
+func TestIdleRestartIsNoticed(t *testing.T) {
+	b := startBed(t, 1, 1, quick(), func(c *Config) { c.Fleet.Recovery.LivenessEvery, c.Fleet.Recovery.ReadmitEvery = 0, 1<<20 })
+	o, r := b.router.own, b.router
+	sweep := func() (cause string) {
+		r.liveness(t.Context(), o.node("d0"))
+		o.do(func() { cause = o.node("d0").ejected })
+		return cause
+	}
+	if c := sweep(); c != "" {
+		t.Errorf("the same process: %q", c)
+	}
+	b.restart("d0")
+	if c := sweep(); c != causeIdentity {
+		t.Errorf("another process: %q", c)
 	}
 }
