@@ -89,24 +89,19 @@ func (c *conn) keepalive(interval time.Duration, misses int) {
 	var asking sync.WaitGroup
 	defer asking.Wait()
 	answered := make(chan error, 1)
-	waiting, missed, seen := false, 0, c.meter.in.Load()
+	waiting, quiet := false, silence{interval: interval, seen: c.meter.in.Load(), last: time.Now()}
 	for {
 		select {
 		case <-c.lost:
 			return
 		case err := <-answered:
-			waiting, missed = false, 0
+			waiting, quiet.missed = false, 0
 			if err != nil {
 				c.end(err)
 				return
 			}
 		case <-tick.C:
-			if in := c.meter.in.Load(); in != seen {
-				seen, missed = in, 0
-			} else if waiting {
-				missed++
-			}
-			if missed >= misses {
+			if quiet.tick(time.Now(), c.meter.in.Load(), waiting) >= misses {
 				c.end(fmt.Errorf("no answer to %d keepalives, %s apart", misses, interval))
 				return
 			}
