@@ -199,6 +199,8 @@ type Fabric struct {
 	Incast bool `json:"incast"`
 	// UnderDecode measures each pair again while the engines of its hosts decode.
 	UnderDecode bool `json:"under_decode"`
+	// AtOnce is how many pairs are measured at once, 0 = as many as have hosts of their own.
+	AtOnce int `json:"at_once"`
 }
 
 // Measured identifies everything that a sample depends on, and nothing that only its

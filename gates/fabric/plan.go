@@ -76,6 +76,11 @@ func samples(v gates.View) []gates.Step {
 			}
 		}
 	}
+	if most := f.Deploy.Fabric.AtOnce; most > 0 {
+		for i := range out {
+			out[i].Exclusive = append(out[i].Exclusive, fmt.Sprintf("fabric-place:%d", i%most))
+		}
+	}
 	for _, h := range incastHosts(f) {
 		if v.Wants(incastKey(h)) {
 			out = append(out, incastStep(f, h))

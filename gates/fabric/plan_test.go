@@ -122,3 +122,23 @@ func TestHistory(t *testing.T) {
 		t.Errorf("history of what was not reached: %v", got)
 	}
 }
+
+// TestPlanAtOnce: pairs of one place wait for each other, and no other measurement has more than its hosts.
+func TestPlanAtOnce(t *testing.T) {
+	f := testFleet(6)
+	f.Deploy.Fabric.AtOnce = 2
+	places := map[string]int{}
+	for _, s := range planned(t, f) {
+		for _, x := range s.Exclusive {
+			if !strings.HasPrefix(x, "fabric:") {
+				places[x]++
+				if !strings.HasPrefix(s.ID, "D/pair/") {
+					t.Errorf("%s has %s", s.ID, x)
+				}
+			}
+		}
+	}
+	if len(places) != 2 || places["fabric-place:0"] != 8 || places["fabric-place:1"] != 7 {
+		t.Errorf("places %v", places)
+	}
+}

@@ -38,6 +38,10 @@ func (s *Sandbox) write(cfg Config) error {
 // mesh is how many engines hand over to each other; of more each does to the next one.
 const mesh = 16
 
+// atOnce hosts at most are measured at once, and while their engines decode only in a fleet of no
+// more: all share this machine.
+const atOnce = 8
+
 // document is the sandbox's fleet: simulated engines, those of the first half of the hosts
 // prefill.
 func (s *Sandbox) document(cfg Config) object {
@@ -74,6 +78,9 @@ func (s *Sandbox) document(cfg Config) object {
 		"trial":   object{"rates": []float64{8}, "requests": 96, "attainment": 0.8, "trace": "azure-conv", "max_input_tokens": 1500, "max_output_tokens": 40},
 		"policy":  object{"max_clock_offset": "10s", "min_disk_free": "64MiB"},
 		"sign":    object{"key": "file:" + cfg.Operator, "trust": []string{"file:" + cfg.Operator + ".pub"}},
+	}
+	if len(s.Hosts) > atOnce {
+		deploy["fabric"].(object)["at_once"], deploy["fabric"].(object)["under_decode"] = atOnce/2, false
 	}
 	if len(engines) > mesh {
 		deploy["profile"].(object)["pairs"] = "ring"
