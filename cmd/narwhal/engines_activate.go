@@ -108,6 +108,9 @@ func (r *reached) notActivated(ctx context.Context, t lifecycle.Target, ids []st
 	if no.Status == http.StatusServiceUnavailable {
 		return problem.Wrap(problem.Failed, "profiles_unreadable", doing, err, "the router reads the store that it was started with, serve --profiles or profiles.path: narwhal profile -f FLEET --overwrite writes it")
 	}
+	if strings.Contains(no.Reason, "has digest") {
+		return problem.Wrap(problem.Refused, "order_refused", doing, err, "the router's store is another file than --sha256 is of: sha256sum of the file at profiles.path says what it holds")
+	}
 	return problem.Wrap(problem.Refused, "order_refused", doing, err, "narwhal profile -f FLEET --only IID --overwrite writes a row of the live process into the router's store; narwhal engines drain IID takes out an engine that serves")
 }
 

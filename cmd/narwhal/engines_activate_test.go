@@ -91,7 +91,7 @@ func TestEnginesActivate(t *testing.T) {
 		{2, "activate d0 --sha256 ab", "is no SHA-256"},
 		{2, "activate d0 --sha256 " + strings.ToUpper(sum), "is no SHA-256"},
 		{2, "activate d0 x9", "hint: known: d0, p0"},
-		{6, "activate d0 --sha256 " + strings.Repeat("0", 64), "has digest"},
+		{6, "activate d0 --sha256 " + strings.Repeat("0", 64), "the router's store is another file"},
 		{0, "activate d0 p0 --sha256 " + sum, "p0  has the profile of the store; serves"},
 		{0, "activate --all", "d0  has the profile"},
 		{0, "activate --wave", "d0  has the profile"},

@@ -53,6 +53,7 @@ type Engine struct {
 	New      *float64 `json:"new_process_start"`
 	Checks   []string `json:"checks"`
 	Error    string   `json:"error"`
+	Cause    string   `json:"ejected_as"` // of an ejection that stands, "" where it is not told
 }
 
 // tried reports whether a return after a drain has failed, so that the engine holds nothing.
@@ -92,7 +93,7 @@ func isDocument(want, schema string, version int) error {
 // bounded cuts the texts that are repeated to people.
 func (d Document) bounded() Document {
 	for id, e := range d.Engines {
-		e.State, e.Error = short(e.State), short(e.Error)
+		e.State, e.Error, e.Cause = short(e.State), short(e.Error), short(e.Cause)
 		e.Ready = e.Ready || e.tried()
 		if e.Checks == nil {
 			e.Checks = []string{}

@@ -200,3 +200,14 @@ func FuzzDocuments(f *testing.F) {
 		}
 	})
 }
+
+// The counts of a router's ejections do not say which stands; its engine does.
+func TestReasonOfAnEjection(t *testing.T) {
+	for engine, want := range map[string]string{`{"ejected_as":"profile_generation"}`: "ejected: profile_generation", `{}`: "ejected: connection or profile_generation"} {
+		s, err := parseState([]byte(`{"schema":"narwhal.state","schema_version":1,"ejected":["d1"],"lifecycle":{"engines":{"d1":` + engine + `}},
+			"breaker":{"ejections":[{"iid":"d1","cause":"connection"},{"iid":"d1","cause":"profile_generation"},{"iid":"p0","cause":"liveness"}]}}`))
+		if err != nil || s.List[0].Reason != want {
+			t.Errorf("%s: %q, %v", engine, s.List[0].Reason, err)
+		}
+	}
+}

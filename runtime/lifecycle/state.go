@@ -95,13 +95,15 @@ func (d *stateDoc) listed(id string, e Engine) Listed {
 func (d *stateDoc) reason(l Listed) string {
 	var parts []string
 	if l.Ejected {
-		var causes []string
-		for _, e := range d.Breaker.Ejections {
-			if e.IID == l.IID && !slices.Contains(causes, e.Cause) {
-				causes = append(causes, e.Cause)
+		causes := []string{l.Cause}
+		if l.Cause == "" { // a router that tells counts alone: of every cause, and not which was the last
+			causes = nil
+			for _, e := range d.Breaker.Ejections {
+				if e.IID == l.IID && !slices.Contains(causes, e.Cause) {
+					causes = append(causes, e.Cause)
+				}
 			}
 		}
-		// The counts remember every cause, and not which was the last.
 		parts = append(parts, strings.TrimSuffix("ejected: "+strings.Join(causes, " or "), ": "))
 	}
 	if l.Draining {

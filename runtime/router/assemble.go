@@ -72,8 +72,8 @@ func newAssembly(chat, ids bool, most int) *assembly {
 
 // add merges one event.
 func (a *assembly) add(e *chunk) error {
-	if e.broken {
-		return errors.New("read choices: they are no list of objects")
+	if err := e.check(a.most); err != nil {
+		return err
 	}
 	for k, v := range e.top.All() {
 		switch {
@@ -84,12 +84,9 @@ func (a *assembly) add(e *chunk) error {
 		}
 	}
 	for _, c := range e.choices {
-		index := 0
-		if raw, ok := c.Get("index"); ok {
-			var whole bool
-			if index, whole = integer(raw); !whole || index < 0 || index >= a.most {
-				return fmt.Errorf("read choice: index %.20s is of none of the %d that were asked for", raw, a.most)
-			}
+		index, err := indexOf(c, a.most)
+		if err != nil {
+			return err
 		}
 		to := a.choices[index]
 		if to == nil {

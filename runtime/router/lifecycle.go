@@ -64,6 +64,7 @@ type lifecycleState struct {
 	New      *float64    `json:"new_process_start"`
 	Checks   []string    `json:"checks"`
 	Error    string      `json:"error"`
+	Ejected  string      `json:"ejected_as,omitempty"` // cause of an ejection that stands
 }
 
 func (n *node) resident() (prefill, decode int) { return len(n.prefilling), len(n.decoding) }
@@ -79,7 +80,7 @@ func (o *owner) lifecycle() lifecycleDoc {
 	for _, n := range o.nodes {
 		pre, dec := n.resident()
 		s := lifecycleState{State: n.state, Draining: n.draining, Accepts: n.live() && o.wave == "", Resident: map[string]int{"prefill": pre, "decode": dec},
-			Checks: append([]string{}, n.checks...), Error: n.fault, Ready: n.state == stateDrained, Wave: n.record.wave, Restart: n.restart,
+			Checks: append([]string{}, n.checks...), Error: n.fault, Ready: n.state == stateDrained, Wave: n.record.wave, Restart: n.restart, Ejected: n.ejected,
 			Old: n.oldStart, New: n.newStart}
 		if n.deadline > 0 {
 			s.Deadline = ptr(o.unix(n.deadline))

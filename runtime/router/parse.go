@@ -42,7 +42,7 @@ type call struct {
 // reaching reports whether a member of a client's body reaches into the KV transfer. The
 // dialects strip these from both legs: an engine may die of a forged one.
 func reaching(key string) bool {
-	return key == "kv_transfer_params" || key == "ec_transfer_params" || strings.HasPrefix(key, "bootstrap_")
+	return key == "kv_transfer_params" || key == "ec_transfer_params" || key == "vllm_xargs" || strings.HasPrefix(key, "bootstrap_")
 }
 
 // forget lets go of the body, which may be large and its stream long.

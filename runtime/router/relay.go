@@ -43,10 +43,11 @@ type relay struct {
 	bytes int64
 	out   []byte // complete events of the current read
 	done  bool
-	begun bool // output has come on this leg
-	lives bool // the last read brought more than comments
-	heard bool // an event has come
-	idle  int  // comments before output
+	begun bool         // output has come on this leg
+	lives bool         // the last read brought more than comments
+	heard bool         // an event has come
+	idle  int          // comments before output
+	ended map[int]bool // choices that have a finish reason
 	count int
 	hand  bool
 }
@@ -191,7 +192,12 @@ func (r *relay) event(e []byte) (bore bool, f *failure) {
 			return false, nil
 		}
 	}
-	k, c := classify(name, payload, !r.begun || r.sink != nil || q.cont != nil)
+	k, c := classify(name, payload, !r.begun || r.sink != nil || q.cont != nil || len(r.ended) > 0)
+	if c != nil && k != kindError {
+		if err := r.sound(c); err != nil {
+			return false, engineFault(phaseDecode, r.l.d.id, model.ReasonInvalid, classStream, err.Error(), true)
+		}
+	}
 	if c != nil {
 		if c.usage != nil {
 			q.usage = q.plausible(c.usage)
@@ -249,6 +255,27 @@ func (r *relay) event(e []byte) (bore bool, f *failure) {
 	}
 	r.out = append(r.out, e...)
 	return bore, nil
+}
+
+// sound refuses choices that the client did not ask for, and output behind the end of its choice.
+func (r *relay) sound(c *chunk) error {
+	most := r.q.call.sequences()
+	if err := c.check(most); err != nil {
+		return err
+	}
+	for _, ch := range c.choices {
+		index, _ := indexOf(ch, most)
+		if r.ended[index] && speaks(ch) {
+			return fmt.Errorf("choice %d goes on after its finish reason", index)
+		}
+		if ends(ch) {
+			if r.ended == nil {
+				r.ended = map[int]bool{}
+			}
+			r.ended[index] = true
+		}
+	}
+	return nil
 }
 
 // parts are an event's name and data. A mark of the byte order may stand before the first event.

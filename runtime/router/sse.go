@@ -2,6 +2,8 @@ package router
 
 import (
 	"bytes"
+	"errors"
+	"fmt"
 
 	"github.com/narwhal-fleet/narwhal/runtime/engine/splice"
 )
@@ -239,21 +241,55 @@ func classify(name, payload []byte, deep bool) (kind, *chunk) {
 		return kindError, c
 	}
 	for _, ch := range c.choices {
-		if bears(ch) {
+		if ends(ch) || speaks(ch) {
 			return kindToken, c
 		}
 	}
 	return kindOther, c
 }
 
-// bears reports whether a choice carries output, or its end.
-func bears(choice splice.Object) bool {
+// check refuses choices that are none, or none of the most that were asked for.
+func (c *chunk) check(most int) error {
+	if c.broken {
+		return errors.New("read choices: they are no list of objects")
+	}
+	for _, ch := range c.choices {
+		if _, err := indexOf(ch, most); err != nil {
+			return err
+		}
+		if v, ok := ch.Get("text"); ok && v[0] != '"' && string(v) != "null" {
+			return errors.New("read text: it is no string")
+		}
+		if v, ok := ch.Get("delta"); ok && v[0] != '{' && string(v) != "null" {
+			return errors.New("read delta: it is no object")
+		}
+	}
+	return nil
+}
+
+// indexOf is which of the most choices that were asked for a choice is.
+func indexOf(choice splice.Object, most int) (int, error) {
+	raw, ok := choice.Get("index")
+	if !ok {
+		return 0, nil
+	}
+	index, whole := integer(raw)
+	if !whole || index < 0 || index >= most {
+		return 0, fmt.Errorf("read choice: index %.20s is of none of the %d that were asked for", raw, most)
+	}
+	return index, nil
+}
+
+// ends reports whether a choice carries its end.
+func ends(choice splice.Object) bool {
+	v, ok := choice.Get("finish_reason")
+	return ok && string(v) != "null"
+}
+
+// speaks reports whether a choice carries output.
+func speaks(choice splice.Object) bool {
 	for k, v := range choice.All() {
 		switch k {
-		case "finish_reason":
-			if string(v) != "null" {
-				return true
-			}
 		case "text":
 			if filled(v) {
 				return true
@@ -281,6 +317,21 @@ func filled(v []byte) bool { return len(v) > 2 && v[0] == '"' }
 
 // telling reports whether a payload may hold something that the relay must decode.
 func telling(p []byte) bool {
-	return !bytes.Contains(p, []byte(`"choices"`)) || bytes.Contains(p, []byte(`"error"`)) || bytes.Contains(p, []byte(`"usage"`)) ||
+	return !usual(p) || bytes.Contains(p, []byte(`"error"`)) || bytes.Contains(p, []byte(`"usage"`)) ||
 		bytes.Count(p, []byte(`"finish_reason"`)) > bytes.Count(p, []byte(`"finish_reason":null`))
+}
+
+var (
+	firstChoice = []byte(`"choices":[{"index":0,"`)
+	indexMember = []byte(`"index":`)
+)
+
+// usual reports whether a payload holds one choice, the first, written as engines do.
+func usual(p []byte) bool {
+	i := bytes.Index(p, firstChoice)
+	if i < 0 {
+		return false
+	}
+	p = p[i+len(firstChoice):]
+	return (bytes.HasPrefix(p, []byte(`text":"`)) || bytes.HasPrefix(p, []byte(`delta":{`))) && !bytes.Contains(p, indexMember)
 }
