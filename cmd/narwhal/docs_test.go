@@ -209,21 +209,21 @@ func TestEveryBondIsDocumented(t *testing.T) {
 	}
 }
 
-// TestRecordPage compares kinds and problem codes with docs/record.md.
+// TestRecordPage compares kinds and problem codes with docs/record-format.md.
 func TestRecordPage(t *testing.T) {
-	kinds := rows(t, "docs/record.md", "## Kinds")
+	kinds := rows(t, "docs/record-format.md", "## Kinds")
 	for _, k := range record.Kinds() {
 		if !slices.Contains(kinds, string(k)) {
-			t.Errorf("docs/record.md lacks the kind %s", k)
+			t.Errorf("docs/record-format.md lacks the kind %s", k)
 		}
 	}
 	if len(kinds) != len(record.Kinds()) {
-		t.Errorf("docs/record.md has %d kinds, the code %d", len(kinds), len(record.Kinds()))
+		t.Errorf("docs/record-format.md has %d kinds, the code %d", len(kinds), len(record.Kinds()))
 	}
-	page := readPage(t, "docs/record.md")
+	page := readPage(t, "docs/record-format.md")
 	for _, c := range verifyCodes(t) {
 		if !strings.Contains(page, "`"+c+"`") {
-			t.Errorf("docs/record.md lacks the problem %s", c)
+			t.Errorf("docs/record-format.md lacks the problem %s", c)
 		}
 	}
 }

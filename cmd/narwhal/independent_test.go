@@ -47,7 +47,7 @@ func independentlyIfThere(t *testing.T, dir string, trust ...string) (int, []str
 	return independently(t, dir, trust...)
 }
 
-// independently runs the verifier that was written from docs/record.md alone.
+// independently runs the verifier that was written from docs/record-format.md alone.
 func independently(t *testing.T, dir string, trust ...string) (code int, codes []string) {
 	t.Helper()
 	args := []string{independent}
@@ -510,10 +510,10 @@ func TestIndependentVerifierIsShort(t *testing.T) {
 	}
 }
 
-// TestRecordFormatNamesTheEvidence compares the table of docs/record.md and of the
+// TestRecordFormatNamesTheEvidence compares the table of docs/record-format.md and of the
 // independent verifier with what the gates expect.
 func TestRecordFormatNamesTheEvidence(t *testing.T) {
-	doc, err := os.ReadFile("../../docs/record.md")
+	doc, err := os.ReadFile("../../docs/record-format.md")
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -542,7 +542,7 @@ func TestRecordFormatNamesTheEvidence(t *testing.T) {
 				of = "engine-host"
 			}
 			if !ok || !strings.Contains(string(doc), fmt.Sprintf("| `%s` | %s |", kind, of)) {
-				t.Errorf("docs/record.md lacks the row | `%s` | %s |", kind, of)
+				t.Errorf("docs/record-format.md lacks the row | `%s` | %s |", kind, of)
 			}
 			if !strings.Contains(string(script), fmt.Sprintf("%q: %q", kind, of)) {
 				t.Errorf("%s lacks %q: %q in EVIDENCE", independent, kind, of)

@@ -1,5 +1,5 @@
 #!/usr/bin/env python3
-"""Verifies a record of narwhal, from docs/record.md alone.
+"""Verifies a record of narwhal, from docs/record-format.md alone.
 
 Needs Python 3.8 and the openssl command; no network, no fleet file, no narwhal.
 Usage: narwhal_verify.py [--trust KEY.pub]... RUNDIR
