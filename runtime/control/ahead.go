@@ -39,6 +39,7 @@ func (s State) ahead(snap model.Snapshot, d Decision, early bool) (State, []Acti
 	}
 	f.early = early
 	if !early {
+		s.excess = s.excess.compare(&s, &f, snap.At)
 		s.trial = s.trial.judge(&s, &f)
 	}
 	if s.trial.Follows {
@@ -47,6 +48,7 @@ func (s State) ahead(snap model.Snapshot, d Decision, early bool) (State, []Acti
 		}
 		f.weigh(followed)
 	}
+	f.excess = s.excess
 	f.prefer(s.Params, snap)
 	current := f.split(f.p)
 	best := current

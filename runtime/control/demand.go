@@ -59,7 +59,7 @@ func (s State) roll(now float64) State {
 			s.past = remembered(s.past, b, now-memory*s.Params.Window, s.span())
 		}
 	}
-	if s.open.All.N > 0 {
+	if s.open.All.N > 0 || s.open.Missed != [2]float64{} {
 		last := s.open
 		closed = append(closed, &last)
 	}

@@ -11,5 +11,5 @@
 // elsewhere by the busier role's load of the last seconds (score).
 //
 // Demand is counted at arrival, so requests that were refused press as hard as those
-// that were served.
+// that were served. What was refused or late says besides what a split is really worth (excess).
 package control

@@ -21,6 +21,7 @@ type forecast struct {
 	kept    [lentSteps + 1]float64 // of the token rate, by the share of time that is lent
 	idle    float64                // the promised pace's part that an empty batch takes
 	p, d    int
+	excess  excesses    // of splits that were seen
 	of      kin         // the engines that were measured
 	tpot    float64     // the promised pace
 	context float64     // of a resident, in the middle of its answer

@@ -20,10 +20,16 @@ const (
 )
 
 // split projects p prefill engines. The load of the busier role counts up to what is promised;
-// what is lost beyond that counts as such.
-func (f *forecast) split(p int) Score { return f.project(p, f.blocks) }
+// what is lost beyond that counts as such, and so does what such a split lost beyond its projection.
+func (f *forecast) split(p int) Score {
+	s := f.project(p, f.blocks)
+	x := f.excess.beyond(p)
+	s.Loss += x
+	s.Objective += Ratio(lossWeight * x)
+	return s
+}
 
-// project is split for some of the blocks.
+// project is split for some of the blocks, as projected.
 func (f *forecast) project(p int, blocks []block) Score {
 	d := f.p + f.d - p
 	s := Score{Prefill: p, Decode: d, TTFT: Ratio(math.Inf(1)), TPOT: Ratio(math.Inf(1)), Objective: Ratio(math.Inf(1)), Loss: 1}

@@ -25,7 +25,7 @@ type Params struct {
 	Lends         bool    // decode engines take prefills that their residents can bear
 }
 
-// Event is what happened: Arrival, Outcome or Tick.
+// Event is what happened: Arrival, Miss, Outcome or Tick.
 type Event interface{ event() }
 
 // Arrival is one offered request, counted whether or not it is served.
@@ -73,9 +73,10 @@ type moments struct {
 
 // bucket is the arrivals of one interval by length of the prompt.
 type bucket struct {
-	From float64
-	All  moments
-	Band [bands]moments
+	From   float64
+	All    moments
+	Band   [bands]moments
+	Missed [2]float64 // for want of prefill, of decoding, by when it was known
 }
 
 // context is the mean length of a resident in the middle of its answer, weighed by answers.
@@ -118,10 +119,12 @@ type State struct {
 	past    []*bucket // what left the window, in blocks; likewise
 	outputs outputs
 	trial   trial
+	excess  excesses
 
 	lastTick     float64
 	ticked       bool
 	live         int // engines at the last tick
+	liveSince    float64
 	lastToDecode float64
 	lastMove     float64
 	lastTo       model.Role

@@ -16,10 +16,12 @@ type written struct {
 	Past    []*bucket `json:"past,omitempty"`
 	Outputs outputs   `json:"outputs"`
 	Trial   trial     `json:"trial,omitzero"`
+	Excess  excesses  `json:"excess,omitempty"`
 
 	LastTick     float64    `json:"last_tick"`
 	Ticked       bool       `json:"ticked,omitempty"`
 	Live         int        `json:"live,omitempty"`
+	LiveSince    float64    `json:"live_since,omitempty"`
 	LastToDecode float64    `json:"last_to_decode"`
 	LastMove     float64    `json:"last_move"`
 	LastTo       model.Role `json:"last_to,omitempty"`
@@ -30,14 +32,15 @@ type written struct {
 
 // sparse is a bucket without the bands that nothing came in.
 type sparse struct {
-	From float64         `json:"from"`
-	All  moments         `json:"all,omitzero"`
-	Band map[int]moments `json:"band,omitempty"`
+	From   float64         `json:"from"`
+	All    moments         `json:"all,omitzero"`
+	Band   map[int]moments `json:"band,omitempty"`
+	Missed [2]float64      `json:"missed,omitzero"`
 }
 
 // MarshalJSON leaves out what is empty, which is most of it.
 func (b bucket) MarshalJSON() ([]byte, error) {
-	s := sparse{b.From, b.All, map[int]moments{}}
+	s := sparse{b.From, b.All, map[int]moments{}, b.Missed}
 	for i, m := range b.Band {
 		if m != (moments{}) {
 			s.Band[i] = m
@@ -52,7 +55,7 @@ func (b *bucket) UnmarshalJSON(raw []byte) error {
 	if err := json.Unmarshal(raw, &s); err != nil {
 		return err
 	}
-	*b = bucket{From: s.From, All: s.All}
+	*b = bucket{From: s.From, All: s.All, Missed: s.Missed}
 	for i, m := range s.Band {
 		if i < 0 || i >= bands {
 			return fmt.Errorf("read controller state: band %d of %d", i, bands)
@@ -64,8 +67,8 @@ func (b *bucket) UnmarshalJSON(raw []byte) error {
 
 // MarshalJSON writes all that the controller remembers.
 func (s State) MarshalJSON() ([]byte, error) {
-	return json.Marshal(written{s.Params, s.Started, s.open, s.closed, s.past, s.outputs, s.trial,
-		s.lastTick, s.ticked, s.live, s.lastToDecode, s.lastMove, s.lastTo, s.heading, s.rule, s.run})
+	return json.Marshal(written{s.Params, s.Started, s.open, s.closed, s.past, s.outputs, s.trial, s.excess,
+		s.lastTick, s.ticked, s.live, s.liveSince, s.lastToDecode, s.lastMove, s.lastTo, s.heading, s.rule, s.run})
 }
 
 // UnmarshalJSON reads what MarshalJSON wrote.
@@ -74,7 +77,7 @@ func (s *State) UnmarshalJSON(b []byte) error {
 	if err := json.Unmarshal(b, &w); err != nil {
 		return err
 	}
-	*s = State{w.Params, w.Started, w.Open, w.Closed, w.Past, w.Outputs, w.Trial,
-		w.LastTick, w.Ticked, w.Live, w.LastToDecode, w.LastMove, w.LastTo, w.Heading, w.Rule, w.Run}
+	*s = State{w.Params, w.Started, w.Open, w.Closed, w.Past, w.Outputs, w.Trial, w.Excess,
+		w.LastTick, w.Ticked, w.Live, w.LiveSince, w.LastToDecode, w.LastMove, w.LastTo, w.Heading, w.Rule, w.Run}
 	return nil
 }

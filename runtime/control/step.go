@@ -13,6 +13,8 @@ func Step(s State, e Event) (State, []Action) {
 	switch e := e.(type) {
 	case Arrival:
 		return s.arrive(e), nil
+	case Miss:
+		return s.miss(e), nil
 	case Outcome:
 		s.outputs = s.outputs.learn(e)
 		return s, nil
@@ -31,7 +33,9 @@ func (s State) tick(snap model.Snapshot) (State, []Action) {
 	}
 	// The split that was right with an engine more may not be: that does not wait for its turn.
 	fewer := l.p+l.d < s.live
-	s.live = l.p + l.d
+	if l.p+l.d != s.live {
+		s.live, s.liveSince, s.excess = l.p+l.d, now, nil
+	}
 	due := !s.ticked || now >= s.lastTick+s.Params.Step*(1-1e-9) || fewer
 	if !due && !s.young(now) {
 		return s, nil
@@ -68,9 +72,12 @@ func (s State) repair(snap model.Snapshot, l load) (Move, string, bool) {
 }
 
 // guesses reports whether the lengths of answers, which decide how much decoding is asked for, are
-// still what clients allow: less than half of the requests have ended, the short ones first, and the
-// start is less than a cooldown ago.
+// still what clients allow: less than half of the requests have ended, the short ones first, the
+// start is less than a cooldown ago, and decoding was lacking for too few to be sure.
 func (s State) guesses(now float64, arrivals int) bool {
+	if s.missed(now, s.span())[1] >= float64(s.Params.MinArrivals) {
+		return false
+	}
 	return 2*s.outputs.Seen < arrivals && now-s.Started < s.Params.Cooldown
 }
 

@@ -75,6 +75,9 @@ func written(t *rapid.T) []byte {
 	for i := range rapid.IntRange(0, 60).Draw(t, "arrivals") {
 		st, _ = control.Step(st, control.Arrival{At: float64(i) / 7, Input: r.Input, Wanted: 100})
 	}
+	for i := range rapid.IntRange(0, 30).Draw(t, "misses") {
+		st, _ = control.Step(st, control.Miss{At: float64(i) / 4, Lack: model.Role(rapid.SampledFrom([]string{"prefill", "decode"}).Draw(t, "lack"))})
+	}
 	n.Watch(&s)
 	_, actions := control.Step(st, control.Tick{Snapshot: s})
 	in := Evaluation{Fleet: n.Fleet(&s), State: st}

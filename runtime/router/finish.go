@@ -8,6 +8,7 @@ import (
 	"github.com/narwhal-fleet/narwhal/runtime/control"
 	"github.com/narwhal-fleet/narwhal/runtime/engine"
 	"github.com/narwhal-fleet/narwhal/runtime/journal"
+	"github.com/narwhal-fleet/narwhal/runtime/model"
 )
 
 // end answers a failure if the client can still be told, fills the row, counts it once and
@@ -49,9 +50,24 @@ func (q *request) end(f *failure) {
 			if row.OutputLen != nil {
 				o.ctl, _ = control.Step(o.ctl, control.Outcome{Input: row.InputLen, Wanted: q.wanted, Output: *row.OutputLen})
 			}
+			o.ctl, _ = control.Step(o.ctl, control.Miss{At: o.now(), Lack: q.lacked()})
 		}
 	})
 	q.finished()
+}
+
+// lacked is what the controller is told of a whole answer. One that took another attempt, or that no
+// prefill is known of, says nothing of how many engines there are.
+func (q *request) lacked() model.Role {
+	row := &q.row
+	if row.TTFT == nil || row.Attempts > 1 {
+		return ""
+	}
+	interval := 0.0
+	if row.TPOT != nil {
+		interval = *row.TPOT
+	}
+	return control.Late(q.r.set.params, *row.TTFT, *row.TTFT, interval)
 }
 
 // kept notes what the decode engine has in its cache after a whole answer, and what it had if it

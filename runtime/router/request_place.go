@@ -5,6 +5,7 @@ import (
 	"fmt"
 	"slices"
 
+	"github.com/narwhal-fleet/narwhal/runtime/control"
 	"github.com/narwhal-fleet/narwhal/runtime/journal"
 	"github.com/narwhal-fleet/narwhal/runtime/model"
 	"github.com/narwhal-fleet/narwhal/runtime/replay"
@@ -35,7 +36,9 @@ func (q *request) place(attempt int, unsplit bool) (*claim, *failure) {
 			d.Decision = d.Keep()
 		}
 		if q.claim == nil {
-			never = q.neverFits(o, d.Refused)
+			if never = q.neverFits(o, d.Refused); never == nil && attempt == 1 {
+				o.ctl, _ = control.Step(o.ctl, control.Miss{At: o.now(), Lack: control.Lacked(d.Refused)})
+			}
 		}
 		if q.claim != nil {
 			q.claim.cut = q.cut

@@ -19,6 +19,8 @@ type chooser interface {
 	arrived(at float64, input, wanted, cached int)
 	ended(input, wanted, output int)
 	expect(input, wanted int) int
+	// missed is told of a request that was refused or late for want of engines of a role.
+	missed(at float64, lack model.Role)
 	// place gives a request its engines, or none to refuse it.
 	place(f *fleet, r *model.Request) placement
 	// tick is asked once an interval for the roles to change.
@@ -202,6 +204,10 @@ func (b *book) arrived(at float64, input, wanted, cached int) {
 
 func (b *book) ended(input, wanted, output int) {
 	b.ctl, _ = control.Step(b.ctl, control.Outcome{Input: input, Wanted: wanted, Output: output})
+}
+
+func (b *book) missed(at float64, lack model.Role) {
+	b.ctl, _ = control.Step(b.ctl, control.Miss{At: at, Lack: lack})
 }
 
 func (b *book) expect(input, wanted int) int { return b.ctl.Expect(input, wanted) }

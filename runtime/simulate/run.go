@@ -8,6 +8,7 @@ import (
 	"slices"
 	"sync"
 
+	"github.com/narwhal-fleet/narwhal/runtime/control"
 	"github.com/narwhal-fleet/narwhal/runtime/model"
 )
 
@@ -146,15 +147,33 @@ type tally struct {
 }
 
 func (t *tally) completed(p model.Params, j *job) {
-	first, gap := j.first-j.at, 0.0
+	first, gap := j.intervals()
 	t.ttft.add(first)
 	if j.output > 1 {
-		gap = (j.last - j.first) / float64(j.output-1)
 		t.tpot.add(gap)
 	}
 	if first <= p.TTFT && gap <= p.TPOT {
 		t.qualified++
 	}
+}
+
+// intervals are the time to the first token of a complete request and the mean one between its
+// tokens, 0 for a single token.
+func (j *job) intervals() (first, gap float64) {
+	if j.output > 1 {
+		gap = (j.last - j.first) / float64(j.output-1)
+	}
+	return j.first - j.at, gap
+}
+
+// lacked is what the controller is told of a complete request. One that was lost with an engine
+// and tried again says nothing of how many engines there are.
+func (j *job) lacked(p model.Params) model.Role {
+	if j.tries > 0 {
+		return ""
+	}
+	first, gap := j.intervals()
+	return control.Late(p, j.prefilled-j.at, first, gap)
 }
 
 func (w *world) score() Arm {

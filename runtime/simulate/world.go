@@ -187,6 +187,7 @@ func (w *world) end(e *engine) {
 		w.kept(e, j)
 		w.complete++
 		w.mind.ended(j.input, j.wanted, j.output)
+		w.mind.missed(w.now, j.lacked(w.c.Params))
 		w.tallies[j.class].completed(w.c.Params, j)
 		if w.line != nil {
 			w.line.first(j)
