@@ -6,7 +6,7 @@ LDFLAGS     := -s -w -X main.version=$(VERSION)
 STATICCHECK := honnef.co/go/tools/cmd/staticcheck@v0.7.0
 FUZZTIME    ?= 20s
 
-.PHONY: help build demo test race fuzz bench bench-once drills fabric sim soak clients real-engines real-gates interop lint docs verify release clean
+.PHONY: help build demo test race fuzz bench bench-once drills fabric scale sim soak clients real-engines real-gates interop lint docs verify release clean
 CACHE       ?= $(or $(XDG_CACHE_HOME),$(HOME)/.cache)/narwhal
 
 help: ## Lists the targets
@@ -43,6 +43,10 @@ drills: ## Provokes every fault of internal/drills and writes docs/drills.md; te
 fabric: ## Measures eight shaped hosts in namespaces: NARWHAL_FABRIC_RUNS (50) healthy runs, a fifth of each fault; an hour, root
 	NARWHAL_FABRIC_RUNS=$${NARWHAL_FABRIC_RUNS:-50} NARWHAL_FABRIC_IMPAIR_RUNS=$${NARWHAL_FABRIC_IMPAIR_RUNS:-10} NARWHAL_REQUIRE_NETNS=1 \
 	  $(GO) test -count=1 -timeout 120m -run '^(TestDrill(Healthy|Faults)|TestImpairedIsNamed)$$' -v ./gates/fabric
+
+scale: ## Takes NARWHAL_SCALE_HOSTS (64) sandbox hosts of NARWHAL_SCALE_ENGINES (8) engines through all gates; half an hour, 12 GB
+	NARWHAL_SCALE_HOSTS=$${NARWHAL_SCALE_HOSTS:-64} NARWHAL_SCALE_ENGINES=$${NARWHAL_SCALE_ENGINES:-8} \
+	  $(GO) test -count=1 -tags scale -timeout 120m -run '^TestScale$$' -v ./cmd/narwhal
 
 sim: ## Simulates every policy and writes docs/evaluation.md with its pictures; four minutes
 	$(GO) run ./internal/evaluation -root . -output docs
