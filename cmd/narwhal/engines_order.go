@@ -17,7 +17,10 @@ func (a *app) takeOut(cmd *cobra.Command, f *engineFlags, args []string, deadlin
 		if err != nil || !f.wait {
 			return d, err
 		}
-		return bounding(ctx, f.timeout, func(ctx context.Context) (lifecycle.Document, error) { return r.WaitReady(ctx, t, a.watch(t)) })
+		stored := d.Stored
+		d, err = bounding(ctx, f.timeout, func(ctx context.Context) (lifecycle.Document, error) { return r.WaitReady(ctx, t, a.watch(t)) })
+		d.Stored = stored
+		return d, err
 	})
 }
 

@@ -17,6 +17,7 @@ type orderResult struct {
 	Ready   bool          `json:"ready_to_stop"`
 	Restart bool          `json:"restart_required"`
 	Serving bool          `json:"router_ready"`
+	Stored  *bool         `json:"stored"` // the router's state file has the order; null = not told
 	Wave    waveLine      `json:"wave"`
 	Engines []orderedLine `json:"engines"`
 }
@@ -38,7 +39,7 @@ type orderedLine struct {
 }
 
 func orderOf(verb, url string, t lifecycle.Target, d lifecycle.Document) orderResult {
-	o := orderResult{Order: verb, Router: url, All: t.All, Ready: t.Ready(d), Restart: t.Restart(d), Serving: d.Router.Ready, Wave: waveLine(d.Wave), Engines: []orderedLine{}}
+	o := orderResult{Order: verb, Router: url, All: t.All, Ready: t.Ready(d), Restart: t.Restart(d), Serving: d.Router.Ready, Stored: d.Stored, Wave: waveLine(d.Wave), Engines: []orderedLine{}}
 	for _, id := range d.IDs() {
 		if e := d.Engines[id]; t.All || id == t.IID {
 			o.Engines = append(o.Engines, orderedLine{id, e.State, e.Draining, e.Accepts, e.Ready, e.Restart, e.Resident, e.Deadline, e.Old, e.New, e.Checks, e.Error})
@@ -66,6 +67,9 @@ func (o orderResult) print(w io.Writer) {
 	}
 	if !o.Serving && !o.Wave.Active && slices.ContainsFunc(o.Engines, func(e orderedLine) bool { return e.Draining }) {
 		fmt.Fprintln(w, "the router serves no request now: no pair of engines is left; narwhal engines list shows what is out, narwhal engines release ends this order")
+	}
+	if o.Stored != nil && !*o.Stored {
+		fmt.Fprintln(w, "the router's state file does not have this order: a router that is started anew would not know of it; its log says why")
 	}
 	if o.All && o.Wave.Active {
 		fmt.Fprintf(w, "the whole fleet is held; may be stopped: %s\n", yes(o.Wave.Ready))

@@ -108,6 +108,9 @@ func (r *reached) unanswered(ctx context.Context, doing string, err error) error
 	if errors.As(err, &strange) {
 		return problem.Wrap(problem.Failed, "router_answer", doing+": "+r.url, err, "does a router answer there? --url names another address")
 	}
+	if errors.Is(err, context.DeadlineExceeded) && r.tunnel == nil {
+		return problem.Wrap(problem.Failed, "router_unreachable", doing+": reach "+r.url, err, "something listens there and does not answer: does the router hang? its log and GET /health say more; --url names another address")
+	}
 	hint := "start the router with narwhal serve, give its address with --url, or a fleet file with deploy with -f"
 	if r.tunnel != nil {
 		if _, why := r.tunnel.Failures(); why != nil {

@@ -58,7 +58,7 @@ func (c *Client) Close() { c.http.CloseIdleConnections() }
 func (c *Client) Look(ctx context.Context) (Document, error) {
 	ctx, cancel := context.WithTimeout(ctx, lookLimit)
 	defer cancel()
-	status, b, err := c.ask(ctx, http.MethodGet, "/narwhal/lifecycle", nil)
+	status, _, b, err := c.ask(ctx, http.MethodGet, "/narwhal/lifecycle", nil)
 	if err != nil {
 		return Document{}, err
 	}
@@ -72,7 +72,7 @@ func (c *Client) Look(ctx context.Context) (Document, error) {
 func (c *Client) State(ctx context.Context) (State, error) {
 	ctx, cancel := context.WithTimeout(ctx, lookLimit)
 	defer cancel()
-	status, b, err := c.ask(ctx, http.MethodGet, "/narwhal/state", nil)
+	status, _, b, err := c.ask(ctx, http.MethodGet, "/narwhal/state", nil)
 	if err != nil {
 		return State{}, err
 	}
@@ -88,7 +88,7 @@ func (c *Client) order(ctx context.Context, path string, body any) (Document, er
 	if err != nil {
 		return Document{}, err
 	}
-	status, b, err := c.ask(ctx, http.MethodPost, path, sent)
+	status, head, b, err := c.ask(ctx, http.MethodPost, path, sent)
 	if err != nil {
 		return Document{}, err
 	}
@@ -106,14 +106,18 @@ func (c *Client) order(ctx context.Context, path string, body any) (Document, er
 	if status != http.StatusOK {
 		return d, &Refusal{Status: status, Reason: short(d.Error)}
 	}
+	if told := head.Get("Narwhal-Order-Stored"); told != "" {
+		stored := told == "true"
+		d.Stored = &stored
+	}
 	return d, nil
 }
 
 // ask sends one request and reads its answer whole.
-func (c *Client) ask(ctx context.Context, method, path string, body []byte) (int, []byte, error) {
+func (c *Client) ask(ctx context.Context, method, path string, body []byte) (int, http.Header, []byte, error) {
 	req, err := http.NewRequestWithContext(ctx, method, c.base+path, bytes.NewReader(body))
 	if err != nil {
-		return 0, nil, err
+		return 0, nil, nil, err
 	}
 	if body != nil {
 		req.Header.Set("Content-Type", "application/json")
@@ -123,15 +127,15 @@ func (c *Client) ask(ctx context.Context, method, path string, body []byte) (int
 	}
 	resp, err := c.http.Do(req)
 	if err != nil {
-		return 0, nil, &Unreachable{cause: err}
+		return 0, nil, nil, &Unreachable{cause: err}
 	}
 	defer resp.Body.Close()
 	b, err := io.ReadAll(io.LimitReader(resp.Body, maxAnswer+1))
 	if err != nil {
-		return 0, nil, &Unreachable{cause: fmt.Errorf("read the answer: %w", err)}
+		return 0, nil, nil, &Unreachable{cause: fmt.Errorf("read the answer: %w", err)}
 	}
 	if len(b) > maxAnswer {
-		return 0, nil, &Strange{fmt.Sprintf("the answer to %s has more than %d bytes", path, maxAnswer)}
+		return 0, nil, nil, &Strange{fmt.Sprintf("the answer to %s has more than %d bytes", path, maxAnswer)}
 	}
-	return resp.StatusCode, b, nil
+	return resp.StatusCode, resp.Header, b, nil
 }

@@ -18,6 +18,8 @@ type Document struct {
 	Wave    Wave               `json:"wave"`
 	Engines map[string]Engine  `json:"engines"`
 	Error   string             `json:"error"`
+	// Stored says whether the router's state file has the order that this answers; nil where it is not told.
+	Stored *bool `json:"-"`
 }
 
 // Router says what the router may do.

@@ -70,9 +70,13 @@ func newAssembly(chat, ids bool, most int) *assembly {
 	return &assembly{chat: chat, ids: ids, most: most, choices: map[int]*choice{}}
 }
 
+func newChoice() *choice {
+	return &choice{texts: map[string]*strings.Builder{}, logprobs: map[string][]json.RawMessage{}, tools: map[int]*toolCall{}}
+}
+
 // add merges one event.
 func (a *assembly) add(e *chunk) error {
-	if err := e.check(a.most); err != nil {
+	if err := e.check(a.chat, a.most); err != nil {
 		return err
 	}
 	for k, v := range e.top.All() {
@@ -90,7 +94,7 @@ func (a *assembly) add(e *chunk) error {
 		}
 		to := a.choices[index]
 		if to == nil {
-			to = &choice{texts: map[string]*strings.Builder{}, logprobs: map[string][]json.RawMessage{}, tools: map[int]*toolCall{}}
+			to = newChoice()
 			a.choices[index] = to
 		}
 		if err := to.merge(c, a.ids); err != nil {

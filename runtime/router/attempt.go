@@ -247,6 +247,9 @@ func (q *request) whole(ctx context.Context, l *claim, leg []byte, id string) *f
 	if !ok {
 		return engineFault(phaseDecode, l.d.id, model.ReasonInvalid, classInference, "answer is no JSON", true)
 	}
+	if err := c.entire(q.chat, q.call.answers()); err != nil {
+		return engineFault(phaseDecode, l.d.id, model.ReasonInvalid, classInference, err.Error(), true)
+	}
 	q.usage, q.finish = q.plausible(c.usage), c.finish
 	q.started, q.answered = true, true
 	q.row.Status = ptr(http.StatusOK)

@@ -49,7 +49,7 @@ var benchFrame = []byte(`data: {"id":"cmpl-8b3b7a1c-2a0f-4b86-9a3b-2f1f0d6f0f7e"
 func relayToNobody(tb testing.TB) *relay {
 	r := offline(tb, 1, 1)
 	w := sink{http.Header{}}
-	q := &request{r: r, w: w, http: &http.Request{}, untie: func() {}, out: &outlet{ResponseController: http.NewResponseController(w)}, ctx: context.Background(), call: &call{prompts: 1, choices: 1, stream: true}, row: journal.Row{RID: "x"}}
+	q := &request{r: r, w: w, http: &http.Request{}, untie: func() {}, out: &outlet{ResponseController: http.NewResponseController(w)}, ctx: context.Background(), call: &call{prompts: 1, choices: 1, wide: 1, stream: true}, row: journal.Row{RID: "x"}}
 	return &relay{q: q, l: &claim{p: r.own.nodes[0], d: r.own.nodes[1]}, hand: true}
 }
 

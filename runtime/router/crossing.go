@@ -193,7 +193,7 @@ func oneToken(raw []byte) error {
 	begun := false
 	for e := split.next(); e != nil; e = split.next() {
 		name, payload := parts(e)
-		k, c := classify(name, payload, true)
+		k, c := classify(name, payload, nil)
 		switch k {
 		case kindTorn:
 			return fmt.Errorf("%w: it holds what is no JSON", errProbeStream)

@@ -74,7 +74,7 @@ func (s *settings) tokenInterval(ctx context.Context, n *node) (float64, error) 
 		cut.add(buf[:k])
 		for e := cut.next(); e != nil; e = cut.next() {
 			name, payload := parts(e)
-			switch kind, _ := classify(name, payload, true); kind {
+			switch kind, _ := classify(name, payload, nil); kind {
 			case kindToken:
 				if last = time.Now(); tokens == 0 {
 					first = last

@@ -30,6 +30,7 @@ type call struct {
 	widest  int  // of several prompts given as text, the characters of the longest
 	prompts int  // how many prompts there are
 	choices int  // sequences of each prompt
+	wide    int  // of which the client gets so many
 	// uncounted means that a tokenize call does not take this prompt.
 	uncounted bool
 	several   bool     // the prompt is a list of prompts
@@ -70,7 +71,7 @@ func parseCall(chat bool, body []byte) (*call, *failure) {
 	if f != nil {
 		return nil, f
 	}
-	c := &call{chat: chat, object: o, body: body, size: len(body), prompts: 1, choices: 1}
+	c := &call{chat: chat, object: o, body: body, size: len(body), prompts: 1, choices: 1, wide: 1}
 	for _, k := range o.Keys() {
 		if reaching(k) {
 			c.stripped = append(c.stripped, k)
@@ -125,7 +126,8 @@ func (c *call) head() *failure {
 	if f := width(ints); f != nil {
 		return f
 	}
-	c.choices = max(1, ints["n"], ints["best_of"])
+	c.wide = max(1, ints["n"])
+	c.choices = max(c.wide, ints["best_of"])
 	c.wanted = max(0, ints["max_completion_tokens"])
 	if c.wanted == 0 {
 		c.wanted = max(0, ints["max_tokens"])
@@ -379,6 +381,9 @@ func (c *call) estimate(charsPerToken float64) int {
 
 // sequences is how many answers the engine makes.
 func (c *call) sequences() int { return c.choices * c.prompts }
+
+// answers is how many choices the client gets: of best_of only the n best are.
+func (c *call) answers() int { return c.wide * c.prompts }
 
 // largest is the length of the longest prompt, as estimate has it.
 func (c *call) largest(charsPerToken float64) int {

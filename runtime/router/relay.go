@@ -43,11 +43,11 @@ type relay struct {
 	bytes int64
 	out   []byte // complete events of the current read
 	done  bool
-	begun bool         // output has come on this leg
-	lives bool         // the last read brought more than comments
-	heard bool         // an event has come
-	idle  int          // comments before output
-	ended map[int]bool // choices that have a finish reason
+	begun bool           // output has come on this leg
+	lives bool           // the last read brought more than comments
+	heard bool           // an event has come
+	idle  int            // comments before output
+	ended map[int]string // finish reasons, by choice; of several choices that have begun "" for none
 	count int
 	hand  bool
 }
@@ -77,7 +77,7 @@ func (q *request) follow(ctx context.Context, l *claim, leg []byte, id string, h
 	defer resp.Body.Close()
 	r := &relay{q: q, l: l, hand: hand}
 	if !q.call.stream {
-		r.sink = newAssembly(q.chat, q.call.ids, q.call.sequences())
+		r.sink = newAssembly(q.chat, q.call.ids, q.call.answers())
 	}
 	gap := func() { cancel(errGap) }
 	buf := make([]byte, leastRead)
@@ -192,7 +192,7 @@ func (r *relay) event(e []byte) (bore bool, f *failure) {
 			return false, nil
 		}
 	}
-	k, c := classify(name, payload, !r.begun || r.sink != nil || q.cont != nil || len(r.ended) > 0)
+	k, c := classify(name, payload, r.form())
 	if c != nil && k != kindError {
 		if err := r.sound(c); err != nil {
 			return false, engineFault(phaseDecode, r.l.d.id, model.ReasonInvalid, classStream, err.Error(), true)
@@ -221,6 +221,11 @@ func (r *relay) event(e []byte) (bore bool, f *failure) {
 		}
 		if q.finish == "" && q.usage == nil {
 			return false, engineFault(phaseDecode, r.l.d.id, model.ReasonInvalid, classStream, "[DONE] without a finish reason and without the usage that was asked for", true)
+		}
+		for index, why := range r.ended {
+			if why == "" && q.finish != "" {
+				return false, engineFault(phaseDecode, r.l.d.id, model.ReasonInvalid, classStream, fmt.Sprintf("[DONE] without a finish reason of choice %d", index), true)
+			}
 		}
 		r.done = true
 	case kindToken:
@@ -257,22 +262,47 @@ func (r *relay) event(e []byte) (bore bool, f *failure) {
 	return bore, nil
 }
 
-// sound refuses choices that the client did not ask for, and output behind the end of its choice.
+// form is how output begins that needs no decoding; nil while each event is decoded.
+func (r *relay) form() []byte {
+	switch {
+	case !r.begun || r.sink != nil || r.q.cont != nil || len(r.ended) > 0 || r.q.call.answers() > 1:
+		return nil
+	case r.q.chat:
+		return deltaForm
+	}
+	return textForm
+}
+
+// sound refuses choices that the client did not ask for or could not read, and what comes behind the
+// end of its choice.
 func (r *relay) sound(c *chunk) error {
-	most := r.q.call.sequences()
-	if err := c.check(most); err != nil {
+	most := r.q.call.answers()
+	// A stream goes on as a completion.
+	if err := c.check(r.q.chat && !r.q.cont.goesOn(), most); err != nil {
 		return err
 	}
 	for _, ch := range c.choices {
+		if r.sink == nil {
+			if err := newChoice().merge(ch, false); err != nil {
+				return err
+			}
+		}
 		index, _ := indexOf(ch, most)
-		if r.ended[index] && speaks(ch) {
+		was := r.ended[index]
+		if was != "" && speaks(ch) {
 			return fmt.Errorf("choice %d goes on after its finish reason", index)
 		}
-		if ends(ch) {
-			if r.ended == nil {
-				r.ended = map[int]bool{}
+		why := was
+		if v, _ := ch.Get("finish_reason"); ends(ch) {
+			if why = string(v); was != "" && was != why {
+				return fmt.Errorf("choice %d ends as %.40s and as %.40s", index, was, why)
 			}
-			r.ended[index] = true
+		}
+		if why != "" || most > 1 {
+			if r.ended == nil {
+				r.ended = map[int]string{}
+			}
+			r.ended[index] = why
 		}
 	}
 	return nil

@@ -16,6 +16,9 @@ func (q *request) arrive(unknown *failure) (f *failure) {
 	o.do(func() {
 		o.n.offered++
 		if o.n.retained >= q.r.set.most() {
+			if unknown == nil {
+				o.wanted(q)
+			}
 			f = overloaded(model.ReasonInflight, journal.Rejected, "router in-flight limit reached", o.n.drain.after(1))
 			return
 		}

@@ -189,13 +189,16 @@ func readChunk(payload []byte) (*chunk, bool) {
 	}
 	for _, ch := range c.choices {
 		if f, ok := ch.Get("finish_reason"); ok {
-			if s, ok := splice.String(f); ok {
+			if s, ok := splice.String(f); ok && !failed(c.finish) {
 				c.finish = s
 			}
 		}
 	}
 	return c, true
 }
+
+// failed reports a finish reason that is none.
+func failed(finish string) bool { return finish == "error" || finish == "abort" }
 
 func readUsage(v []byte) *usage {
 	o := splice.View(v)
@@ -215,29 +218,30 @@ func readUsage(v []byte) *usage {
 }
 
 // classify reads an event. Events of a running stream are mostly plain tokens: those are
-// recognised by their bytes and not decoded (deep false); deep decodes whatever it is.
-func classify(name, payload []byte, deep bool) (kind, *chunk) {
+// recognised by their bytes and not decoded, where form is how the output of the route begins; nil
+// decodes whatever it is.
+func classify(name, payload, form []byte) (kind, *chunk) {
 	switch {
 	case string(name) == "error":
 		return kindError, &chunk{err: payload}
+	case len(name) > 0 && string(name) != "message": // which no client takes for one of the answer
+		return kindOther, nil
 	case len(payload) == 0:
 		return kindOther, nil
 	case string(bytes.TrimSpace(payload)) == "[DONE]":
 		return kindDone, nil
-	case !deep && payload[0] == '{' && !telling(payload) && splice.Valid(payload):
+	case form != nil && payload[0] == '{' && !telling(payload, form) && splice.Valid(payload):
 		return kindToken, nil
 	}
 	c, ok := readChunk(payload)
 	switch {
-	case !ok && len(name) > 0:
-		return kindOther, nil
 	case !ok:
 		return kindTorn, nil
 	case len(c.err) > 0:
 		return kindError, c
 	case len(c.choices) == 0 && c.usage != nil:
 		return kindUsage, c
-	case c.finish == "error" || c.finish == "abort":
+	case failed(c.finish):
 		return kindError, c
 	}
 	for _, ch := range c.choices {
@@ -248,20 +252,21 @@ func classify(name, payload []byte, deep bool) (kind, *chunk) {
 	return kindOther, c
 }
 
-// check refuses choices that are none, or none of the most that were asked for.
-func (c *chunk) check(most int) error {
+// check refuses choices that are none, none of the most that were asked for, or of the other route.
+func (c *chunk) check(chat bool, most int) error {
 	if c.broken {
 		return errors.New("read choices: they are no list of objects")
+	}
+	other := "delta"
+	if chat {
+		other = "text"
 	}
 	for _, ch := range c.choices {
 		if _, err := indexOf(ch, most); err != nil {
 			return err
 		}
-		if v, ok := ch.Get("text"); ok && v[0] != '"' && string(v) != "null" {
-			return errors.New("read text: it is no string")
-		}
-		if v, ok := ch.Get("delta"); ok && v[0] != '{' && string(v) != "null" {
-			return errors.New("read delta: it is no object")
+		if v, ok := ch.Get(other); ok && string(v) != "null" {
+			return fmt.Errorf("read choice: %s is of the other route", other)
 		}
 	}
 	return nil
@@ -316,22 +321,19 @@ func speaks(choice splice.Object) bool {
 func filled(v []byte) bool { return len(v) > 2 && v[0] == '"' }
 
 // telling reports whether a payload may hold something that the relay must decode.
-func telling(p []byte) bool {
-	return !usual(p) || bytes.Contains(p, []byte(`"error"`)) || bytes.Contains(p, []byte(`"usage"`)) ||
+func telling(p, form []byte) bool {
+	return !usual(p, form) || bytes.Contains(p, []byte(`"error"`)) || bytes.Contains(p, []byte(`"usage"`)) ||
 		bytes.Count(p, []byte(`"finish_reason"`)) > bytes.Count(p, []byte(`"finish_reason":null`))
 }
 
 var (
-	firstChoice = []byte(`"choices":[{"index":0,"`)
+	textForm    = []byte(`"choices":[{"index":0,"text":"`)
+	deltaForm   = []byte(`"choices":[{"index":0,"delta":{"content":"`)
 	indexMember = []byte(`"index":`)
 )
 
 // usual reports whether a payload holds one choice, the first, written as engines do.
-func usual(p []byte) bool {
-	i := bytes.Index(p, firstChoice)
-	if i < 0 {
-		return false
-	}
-	p = p[i+len(firstChoice):]
-	return (bytes.HasPrefix(p, []byte(`text":"`)) || bytes.HasPrefix(p, []byte(`delta":{`))) && !bytes.Contains(p, indexMember)
+func usual(p, form []byte) bool {
+	i := bytes.Index(p, form)
+	return i >= 0 && !bytes.Contains(p[i+len(form):], indexMember)
 }

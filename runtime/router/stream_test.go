@@ -53,6 +53,13 @@ func TestParts(t *testing.T) {
 	}
 }
 
+func formOf(deep bool) []byte {
+	if deep {
+		return nil
+	}
+	return textForm
+}
+
 func TestClassify(t *testing.T) {
 	for _, c := range []struct {
 		payload string
@@ -83,13 +90,13 @@ func TestClassify(t *testing.T) {
 		{`{broken`, true, kindTorn},
 		{``, true, kindOther},
 	} {
-		if got, _ := classify(nil, []byte(c.payload), c.deep); got != c.want {
+		if got, _ := classify(nil, []byte(c.payload), formOf(c.deep)); got != c.want {
 			t.Errorf("%s (deep %v): %d, want %d", c.payload, c.deep, got, c.want)
 		}
 	}
 	for event, want := range map[string]kind{"event: error\ndata: {\"x\":1}\n\n": kindError, "event: note\ndata: not json\n\n": kindOther, "event: error\n\n": kindError} {
 		name, data := parts([]byte(event))
-		if got, _ := classify(name, data, false); got != want {
+		if got, _ := classify(name, data, textForm); got != want {
 			t.Errorf("%q: %d, want %d", event, got, want)
 		}
 	}
@@ -199,8 +206,8 @@ func FuzzEngineStream(f *testing.F) {
 			for e := s.next(); e != nil; e = s.next() {
 				got = append(got, e...)
 				name, p := parts(e)
-				_, _ = classify(name, p, true)
-				_, _ = classify(name, p, false)
+				_, _ = classify(name, p, nil)
+				_, _ = classify(name, p, textForm)
 				_ = add(a, string(p))
 			}
 			clear(read)

@@ -112,6 +112,14 @@ func (q *request) seatOf(o *owner) *failure {
 	return nil
 }
 
+// wanted notes that the tenant of a request wants a seat while the router has none: the next that
+// comes free is kept from a tenant above its share. It runs in the owner's goroutine.
+func (o *owner) wanted(q *request) {
+	if s, _, _ := o.tenants.Admit(o.now(), q.tenant, 0); s != nil {
+		o.tenants.Done(o.now(), s, 0)
+	}
+}
+
 // chargeTokens asks the tenant's bucket for what the request is expected to take.
 func (q *request) chargeTokens(o *owner) *failure {
 	if q.seat == nil || q.charged {
