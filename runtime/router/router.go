@@ -195,6 +195,9 @@ func (r *Router) meet(ctx context.Context, patience time.Duration) error {
 		wg.Go(func() {
 			f, err := r.set.examine(asked, n)
 			cause := causeConnection
+			if answered := new(engine.StatusError); errors.As(err, &answered) {
+				cause = causeHealth
+			}
 			if err != nil && asked.Err() != nil && ctx.Err() == nil {
 				r.background.Go(func() { r.reconsider(r.life, n) })
 				err = silence(err, patience)
