@@ -20,7 +20,7 @@ import (
 
 func open(t *testing.T, hops ...Hop) error {
 	t.Helper()
-	h, err := Open(limited(t), Config{ID: hops[len(hops)-1].ID, Hops: hops}, Options{ConnectTimeout: 5 * time.Second})
+	h, err := Open(limited(t), Config{ID: hops[len(hops)-1].ID, Hops: hops}, Options{ConnectTimeout: 25 * time.Second})
 	if err == nil {
 		_ = h.Close()
 	}

@@ -132,8 +132,8 @@ var proxyFaults = map[string]struct {
 // TestImpairedIsNamed measures four hosts behind proxies that impair one of their links, and
 // healthy ones: every fault is found, where it is, and nothing else.
 func TestImpairedIsNamed(t *testing.T) {
-	if testing.Short() {
-		t.Skip("takes seconds")
+	if testing.Short() || raced {
+		t.Skip("takes seconds, and measures rates")
 	}
 	times := 1
 	if n, err := strconv.Atoi(os.Getenv(impairRuns)); err == nil && n > 0 {

@@ -60,7 +60,11 @@ func TestUsageIsBounded(t *testing.T) {
 	} {
 		script := says(streamHead + oneFrame + lastFrame + use + doneFrame)
 		if c.want == 24 { // these are not put together from a stream
-			script = says(jsonHead + strings.Replace(strings.TrimPrefix(use, "data: "), `"choices":[]`, `"choices":[{"index":0,"text":"a","finish_reason":"length"}]`, 1))
+			var six []string
+			for i := range 6 {
+				six = append(six, fmt.Sprintf(`{"index":%d,"text":"a","finish_reason":"length"}`, i))
+			}
+			script = says(jsonHead + strings.Replace(strings.TrimPrefix(use, "data: "), `"choices":[]`, `"choices":[`+strings.Join(six, ",")+`]`, 1))
 		}
 		b := villainBed(t, script, c.want == 24)
 		if a := b.complete(c.ask); a.status != 200 || !strings.Contains(a.body, `"completion_tokens":1000000000000`) {

@@ -70,13 +70,21 @@ func newAssembly(chat, ids bool, most int) *assembly {
 	return &assembly{chat: chat, ids: ids, most: most, choices: map[int]*choice{}}
 }
 
+// outputOf is where an event has its output.
+func outputOf(chat bool) string {
+	if chat {
+		return outDelta
+	}
+	return outText
+}
+
 func newChoice() *choice {
 	return &choice{texts: map[string]*strings.Builder{}, logprobs: map[string][]json.RawMessage{}, tools: map[int]*toolCall{}}
 }
 
 // add merges one event.
 func (a *assembly) add(e *chunk) error {
-	if err := e.check(a.chat, a.most); err != nil {
+	if err := e.check(outputOf(a.chat), a.most); err != nil {
 		return err
 	}
 	for k, v := range e.top.All() {

@@ -1,12 +1,13 @@
 package router
 
 import (
-	"errors"
 	"fmt"
+
+	"github.com/narwhal-fleet/narwhal/runtime/engine/splice"
 )
 
-// entire judges an answer that came whole, as events are judged one by one: it has choices that
-// were asked for, each once and to its end.
+// entire judges an answer that came whole, as events are judged one by one: it has each choice that
+// was asked for, once and to its end.
 func (c *chunk) entire(chat bool, most int) error {
 	if len(c.err) > 0 {
 		return fmt.Errorf("error in an answer with status 200: %s", c.err)
@@ -14,32 +15,54 @@ func (c *chunk) entire(chat bool, most int) error {
 	if failed(c.finish) {
 		return fmt.Errorf("finish reason %q", c.finish)
 	}
-	if err := c.check(chat, most); err != nil {
+	output := outText
+	if chat {
+		output = outMessage
+	}
+	if err := c.check(output, most); err != nil {
 		return err
 	}
-	if len(c.choices) == 0 {
-		return errors.New("it holds no choice")
+	if len(c.choices) != most {
+		return fmt.Errorf("%d choices of the %d that were asked for", len(c.choices), most)
 	}
-	output, start := "text", byte('"')
-	if chat {
-		output, start = "message", '{'
-	}
-	seen := map[int]bool{}
-	for i, ch := range c.choices {
+	for _, ch := range c.choices {
 		index, _ := indexOf(ch, most)
-		if _, told := ch.Get("index"); !told {
-			index = i
-		}
-		if seen[index] {
-			return fmt.Errorf("choice %d comes twice", index)
-		}
-		seen[index] = true
 		if !ends(ch) {
 			return fmt.Errorf("choice %d has no finish reason", index)
 		}
-		if v, ok := ch.Get(output); !ok || v[0] != start {
-			return fmt.Errorf("read %s: it is none", output)
+		v, _ := ch.Get(output)
+		if !utters(v, chat) {
+			return fmt.Errorf("read %s of choice %d: it is none", output, index)
+		}
+		to := newChoice()
+		if chat {
+			if err := to.delta([]byte(v)); err != nil {
+				return fmt.Errorf("read %s of choice %d: %w", output, index, err)
+			}
+		}
+		if err := to.merge(ch, false); err != nil {
+			return err
 		}
 	}
 	return nil
+}
+
+// utters reports whether the output of a whole choice has its form: a text, or a message with any of
+// the members that may be all of it.
+func utters(v []byte, chat bool) bool {
+	switch {
+	case len(v) == 0:
+		return false
+	case !chat:
+		return v[0] == '"'
+	case v[0] != '{':
+		return false
+	}
+	for k := range splice.View(v).All() {
+		switch k {
+		case "content", "tool_calls", "function_call", "refusal", "reasoning", "reasoning_content":
+			return true
+		}
+	}
+	return false
 }

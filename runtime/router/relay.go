@@ -47,7 +47,7 @@ type relay struct {
 	lives bool           // the last read brought more than comments
 	heard bool           // an event has come
 	idle  int            // comments before output
-	ended map[int]string // finish reasons, by choice; of several choices that have begun "" for none
+	ended map[int]string // finish reasons, by choice
 	count int
 	hand  bool
 }
@@ -222,10 +222,8 @@ func (r *relay) event(e []byte) (bore bool, f *failure) {
 		if q.finish == "" && q.usage == nil {
 			return false, engineFault(phaseDecode, r.l.d.id, model.ReasonInvalid, classStream, "[DONE] without a finish reason and without the usage that was asked for", true)
 		}
-		for index, why := range r.ended {
-			if why == "" && q.finish != "" {
-				return false, engineFault(phaseDecode, r.l.d.id, model.ReasonInvalid, classStream, fmt.Sprintf("[DONE] without a finish reason of choice %d", index), true)
-			}
+		if n := q.call.answers(); len(r.ended) > 0 && len(r.ended) < n {
+			return false, engineFault(phaseDecode, r.l.d.id, model.ReasonInvalid, classStream, fmt.Sprintf("[DONE] with %d finish reasons of %d choices", len(r.ended), n), true)
 		}
 		r.done = true
 	case kindToken:
@@ -278,7 +276,7 @@ func (r *relay) form() []byte {
 func (r *relay) sound(c *chunk) error {
 	most := r.q.call.answers()
 	// A stream goes on as a completion.
-	if err := c.check(r.q.chat && !r.q.cont.goesOn(), most); err != nil {
+	if err := c.check(outputOf(r.q.chat && !r.q.cont.goesOn()), most); err != nil {
 		return err
 	}
 	for _, ch := range c.choices {
@@ -298,7 +296,7 @@ func (r *relay) sound(c *chunk) error {
 				return fmt.Errorf("choice %d ends as %.40s and as %.40s", index, was, why)
 			}
 		}
-		if why != "" || most > 1 {
+		if why != "" {
 			if r.ended == nil {
 				r.ended = map[int]string{}
 			}

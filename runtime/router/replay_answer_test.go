@@ -16,6 +16,7 @@ type scriptBody struct {
 	Prompt    json.RawMessage            `json:"prompt"`
 	Messages  []struct{ Content string } `json:"messages"`
 	Most      int                        `json:"max_tokens"`
+	N         int                        `json:"n"`
 	MostChat  int                        `json:"max_completion_tokens"`
 	Stream    bool                       `json:"stream"`
 	Options   map[string]bool            `json:"stream_options"`
@@ -153,7 +154,11 @@ func (e *scriptEngine) plain(w http.ResponseWriter, b *scriptBody, handoff strin
 	if handoff != "" {
 		handoff = `,"kv_transfer_params":` + handoff
 	}
+	var choices []string
+	for i := range max(1, b.N) {
+		choices = append(choices, fmt.Sprintf(`{"index":%d,%q:%s,"logprobs":null,"finish_reason":"length","stop_reason":null}`, i, key, value))
+	}
 	w.Header().Set("Content-Type", "application/json")
-	_, _ = fmt.Fprintf(w, `{"id":%q,"object":%q,"created":1764430000,"model":%q,"choices":[{"index":0,%q:%s,"logprobs":null,"finish_reason":"length","stop_reason":null}],"usage":%s%s}`,
-		b.answerID(), object, replayModel, key, value, b.usage(n), handoff)
+	_, _ = fmt.Fprintf(w, `{"id":%q,"object":%q,"created":1764430000,"model":%q,"choices":[%s],"usage":%s%s}`,
+		b.answerID(), object, replayModel, strings.Join(choices, ","), b.usage(n), handoff)
 }

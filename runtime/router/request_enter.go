@@ -61,7 +61,7 @@ func (q *request) size() *failure {
 			if f != nil {
 				return f
 			}
-			if n > 0 {
+			if n > 0 && n <= q.call.mostPrompt() {
 				q.input, q.longest = n, n
 			}
 		}

@@ -252,21 +252,39 @@ func classify(name, payload, form []byte) (kind, *chunk) {
 	return kindOther, c
 }
 
-// check refuses choices that are none, none of the most that were asked for, or of the other route.
-func (c *chunk) check(chat bool, most int) error {
+// Members that hold a choice's output: in completions, in chat that streams, in chat that comes whole.
+const (
+	outText    = "text"
+	outDelta   = "delta"
+	outMessage = "message"
+)
+
+// check refuses choices that are none, none of the most that were asked for, that blame, or whose
+// output is not where the client looks for it.
+func (c *chunk) check(output string, most int) error {
 	if c.broken {
 		return errors.New("read choices: they are no list of objects")
 	}
-	other := "delta"
-	if chat {
-		other = "text"
-	}
-	for _, ch := range c.choices {
-		if _, err := indexOf(ch, most); err != nil {
+	for i, ch := range c.choices {
+		index, err := indexOf(ch, most)
+		if err != nil {
 			return err
 		}
-		if v, ok := ch.Get(other); ok && string(v) != "null" {
-			return fmt.Errorf("read choice: %s is of the other route", other)
+		for _, before := range c.choices[:i] {
+			if was, _ := indexOf(before, most); was == index {
+				return fmt.Errorf("choice %d comes twice", index)
+			}
+		}
+		for _, other := range []string{outText, outDelta, outMessage} {
+			if v, ok := ch.Get(other); ok && other != output && string(v) != "null" {
+				return fmt.Errorf("read choice: %s stands in place of %s", other, output)
+			}
+		}
+		if v, ok := ch.Get("error"); ok && string(v) != "null" {
+			return fmt.Errorf("choice %d holds an error: %.200s", index, v)
+		}
+		if v, ok := ch.Get("finish_reason"); ok && string(v) != "null" && !filled(v) {
+			return fmt.Errorf("the finish reason of choice %d is %.40s", index, v)
 		}
 	}
 	return nil
@@ -275,7 +293,10 @@ func (c *chunk) check(chat bool, most int) error {
 // indexOf is which of the most choices that were asked for a choice is.
 func indexOf(choice splice.Object, most int) (int, error) {
 	raw, ok := choice.Get("index")
-	if !ok {
+	switch {
+	case !ok && most > 1:
+		return 0, fmt.Errorf("read choice: it does not say which of the %d it is", most)
+	case !ok:
 		return 0, nil
 	}
 	index, whole := integer(raw)

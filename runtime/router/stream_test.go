@@ -151,14 +151,14 @@ func add(a *assembly, payload string) error {
 
 func TestAssemblyRefuses(t *testing.T) {
 	for _, e := range []string{`{`, `{"choices":3}`, `{"choices":[{"index":-1}]}`, `{"choices":[{"text":5}]}`, `{"choices":[{"delta":[]}]}`, `{"choices":[{"token_ids":7}]}`} {
-		if add(newAssembly(true, true, 2), e) == nil {
+		if add(newAssembly(true, true, 1), e) == nil {
 			t.Errorf("accepted %s", e)
 		}
 	}
 	if _, err := newAssembly(true, false, 2).answer(1, 1); err == nil {
 		t.Error("an answer without choices")
 	}
-	a := newAssembly(true, false, 2)
+	a := newAssembly(true, false, 1)
 	if err := add(a, `{"choices":[{"delta":{"tool_calls":[{"index":0}]}}]}`); err != nil {
 		t.Fatal(err)
 	}
