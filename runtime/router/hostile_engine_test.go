@@ -68,6 +68,7 @@ func hostileEngines() []hostileEngine {
 		{"choices that are none", "d0", says(streamHead + oneFrame + `data: {"choices":7,"usage":{}}` + "\n\n" + doneFrame), cutOff, nil},
 		{"event nested deep", "d0", says(streamHead + oneFrame + `data: {"usage":` + strings.Repeat("[", 500000) + "\n\n" + doneFrame), []string{"200", midStream, "broken connection"}, []string{"200"}},
 		{"finish_reason error", "d0", says(streamHead + oneFrame + strings.Replace(lastFrame, "length", "error", 1) + doneFrame), cutOff, nil},
+		{"finish_reason ERROR", "d0", says(streamHead + oneFrame + strings.Replace(lastFrame, "length", "ERROR", 1) + doneFrame), cutOff, nil},
 		{"an error that is a word", "d0", says(streamHead + oneFrame + `data: {"error":"oh"}` + "\n\n" + doneFrame), cutOff, nil},
 		{"an error as older engines word it", "d0", says(streamHead + oneFrame + `data: {"object":"error","message":"worker 127.0.0.1:9 exploded","code":500}` + "\n\n" + doneFrame), cutOff, nil},
 		{"an error without its member", "d0", says(streamHead + oneFrame + `data: {"message":"worker 127.0.0.1:9 exploded"}` + "\n\n" + doneFrame), cutOff, nil},

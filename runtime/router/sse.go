@@ -4,6 +4,7 @@ import (
 	"bytes"
 	"errors"
 	"fmt"
+	"strings"
 
 	"github.com/narwhal-fleet/narwhal/runtime/engine/splice"
 )
@@ -198,7 +199,9 @@ func readChunk(payload []byte) (*chunk, bool) {
 }
 
 // failed reports a finish reason that is none.
-func failed(finish string) bool { return finish == "error" || finish == "abort" }
+func failed(finish string) bool {
+	return strings.EqualFold(finish, "error") || strings.EqualFold(finish, "abort")
+}
 
 func readUsage(v []byte) *usage {
 	o := splice.View(v)
