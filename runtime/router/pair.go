@@ -17,6 +17,9 @@ var errSibling = errors.New("the other leg failed")
 // an engine whose peer is lost waits for minutes.
 const maxPairedFirstToken = 30 * time.Second
 
+// pairTail is how long the prefill leg may take to answer once the decode leg is complete.
+const pairTail = time.Second
+
 // pairedLegs runs both legs at once, as a concurrent dialect wants it. Whichever fails first
 // ends the other; a failed prefill is the cause that counts.
 func (q *request) pairedLegs(ctx context.Context, l *claim, n int, body splice.Object) *failure {
@@ -48,7 +51,7 @@ func (q *request) pairedLegs(ctx context.Context, l *claim, n int, body splice.O
 	if f != nil {
 		cancel(errSibling)
 	}
-	p := <-done
+	p := q.prefillEnds(f == nil, done, cancel)
 	q.row.Upstream.Prefill += l.prefillTook()
 	if l.told > 0 {
 		q.row.CachedTokens[l.p.id] = l.told
@@ -60,6 +63,24 @@ func (q *request) pairedLegs(ctx context.Context, l *claim, n int, body splice.O
 		f.sibling, f.transient = false, true
 	}
 	return f
+}
+
+// prefillEnds waits for the prefill leg. An answer that is complete has read its KV: what that leg
+// still owes is waited for shortly, and does not count.
+func (q *request) prefillEnds(complete bool, done <-chan *failure, cancel context.CancelCauseFunc) *failure {
+	if !complete {
+		return <-done
+	}
+	late := time.NewTimer(pairTail)
+	defer late.Stop()
+	select {
+	case p := <-done:
+		return p
+	case <-late.C:
+		cancel(errSibling)
+		<-done
+		return nil
+	}
 }
 
 // pair makes both bodies, with the ids by which the engines know them.

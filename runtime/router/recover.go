@@ -169,18 +169,16 @@ func (r *Router) proveProcess(ctx context.Context, n *node, st *engine.State) {
 	})
 }
 
-// proveStart asks an engine of a fleet without a contract who it is when its start is not the
-// known one, so that a restart is noticed before a request meets it.
+// proveStart asks an engine of a fleet without a contract who it is, unless its metrics have just
+// told the known start, so that a restart is noticed before a request meets it. Of one that an order holds a restart is expected.
 func (r *Router) proveStart(n *node, st *engine.State) {
-	if st == nil || st.ProcessStart <= 0 {
-		return
-	}
-	other := false
+	told := st != nil && st.ProcessStart > 0
+	same := false
 	r.own.do(func() {
 		known := n.facts.identity
-		other = n.known && !known.Same(engine.Identity{Version: known.Version, ProcessStart: st.ProcessStart})
+		same = n.draining || told && n.known && known.Same(engine.Identity{Version: known.Version, ProcessStart: st.ProcessStart})
 	})
-	if other && r.replaced(n) {
+	if !same && r.replaced(n) {
 		r.own.do(func() { r.own.eject(n, causeIdentity) })
 	}
 }

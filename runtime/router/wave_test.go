@@ -334,6 +334,11 @@ func TestIdleRestartIsNoticed(t *testing.T) {
 		t.Errorf("the same process: %q", c)
 	}
 	b.restart("d0")
+	o.do(func() { o.node("d0").draining = true })
+	if c := sweep(); c != "" {
+		t.Errorf("one that an order holds: %q", c)
+	}
+	o.do(func() { o.node("d0").draining = false })
 	if c := sweep(); c != causeIdentity {
 		t.Errorf("another process: %q", c)
 	}
