@@ -82,11 +82,8 @@ func newChoice() *choice {
 	return &choice{texts: map[string]*strings.Builder{}, logprobs: map[string][]json.RawMessage{}, tools: map[int]*toolCall{}}
 }
 
-// add merges one event.
+// add merges one event that has passed its check.
 func (a *assembly) add(e *chunk) error {
-	if err := e.check(outputOf(a.chat), a.most); err != nil {
-		return err
-	}
 	for k, v := range e.top.All() {
 		switch {
 		case k == "choices" || k == "object":

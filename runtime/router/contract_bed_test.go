@@ -58,7 +58,7 @@ func contracted(s *sidecar) tweak {
 	return func(c *Config) {
 		c.Fleet.EngineContract = completeContract()
 		c.Attest, c.Verify = s.Attest, s.Verify
-		c.Fleet.Recovery.LivenessEvery, c.Fleet.Recovery.ReadmitEvery = 0, 1<<20
+		unswept(c)
 	}
 }
 

@@ -36,7 +36,7 @@ func (c *chunk) entire(chat bool, most int) error {
 		}
 		to := newChoice()
 		if chat {
-			if err := to.delta([]byte(v)); err != nil {
+			if err := to.delta(v); err != nil {
 				return fmt.Errorf("read %s of choice %d: %w", output, index, err)
 			}
 		}

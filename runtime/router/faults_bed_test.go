@@ -76,7 +76,7 @@ func steered(c *Config) {
 	c.Fleet.Engine.FirstTokenTimeoutS, c.Fleet.Engine.DecodeReadTimeoutS, c.Fleet.Serving.PrefillTimeoutS, c.Fleet.Serving.RequestTimeoutS = 60, 60, 60, 90
 	c.Fleet.Engine.HealthTimeoutS, c.Fleet.Engine.ConnectTimeoutS = 15, 15
 	c.Fleet.SLO = fleet.SLO{TTFTS: 60, TPOTS: 1}
-	c.Fleet.Recovery.LivenessEvery, c.Fleet.Recovery.ReadmitEvery = 0, 1<<20
+	unswept(c)
 }
 
 // patience sets how long a router waits for tokens.

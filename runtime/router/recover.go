@@ -170,7 +170,8 @@ func (r *Router) proveProcess(ctx context.Context, n *node, st *engine.State) {
 }
 
 // proveStart asks an engine of a fleet without a contract who it is, unless its metrics have just
-// told the known start, so that a restart is noticed before a request meets it. Of one that an order holds a restart is expected.
+// told the known start, so that a restart is noticed before a request meets it. Of one that an
+// order holds a restart is expected.
 func (r *Router) proveStart(n *node, st *engine.State) {
 	told := st != nil && st.ProcessStart > 0
 	same := false

@@ -290,18 +290,17 @@ func (r *relay) sound(c *chunk) error {
 		if was != "" && speaks(ch) {
 			return fmt.Errorf("choice %d goes on after its finish reason", index)
 		}
-		why := was
-		if v, _ := ch.Get("finish_reason"); ends(ch) {
-			if why = string(v); was != "" && was != why {
-				return fmt.Errorf("choice %d ends as %.40s and as %.40s", index, was, why)
-			}
+		if !ends(ch) {
+			continue
 		}
-		if why != "" {
-			if r.ended == nil {
-				r.ended = map[int]string{}
-			}
-			r.ended[index] = why
+		why, _ := ch.Get("finish_reason")
+		if was != "" && was != string(why) {
+			return fmt.Errorf("choice %d ends as %.40s and as %.40s", index, was, why)
 		}
+		if r.ended == nil {
+			r.ended = map[int]string{}
+		}
+		r.ended[index] = string(why)
 	}
 	return nil
 }

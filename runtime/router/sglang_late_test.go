@@ -35,29 +35,14 @@ func TestCompleteAnswerLeavesThePrefillLeg(t *testing.T) {
 
 // SGLang's metrics do not tell when the process began: its engine is asked.
 func TestSGLangIdleRestartIsNoticed(t *testing.T) {
-	b := sglangBedOf(t, func(c *Config) { c.Fleet.Recovery.LivenessEvery, c.Fleet.Recovery.ReadmitEvery = 0, 1<<20 }, "prefill", "decode")
-	o, r := b.router.own, b.router
-	sweep := func() (cause string) {
-		r.liveness(t.Context(), o.node("e1"))
-		o.do(func() { cause = o.node("e1").ejected })
-		return cause
-	}
-	if c := sweep(); c != "" {
+	b := sglangBedOf(t, unswept, "prefill", "decode")
+	if c := b.swept("e1"); c != "" {
 		t.Errorf("the same process: %q", c)
 	}
-	old := b.engine("e1")
-	addr := old.Addr()
-	old.Kill()
-	e, err := simulated.New(simulated.Config{Simulated: quick(), Model: modelName, Listen: addr, SideChannel: "127.0.0.1:0", Dialect: sglang.Name,
-		SGLang: simulated.SGLang{Role: "decode", RoleSwitch: true}})
-	if err == nil {
-		err = e.Start(t.Context())
-	}
-	if err != nil {
-		t.Fatal(err)
-	}
-	t.Cleanup(e.Stop)
-	if c := sweep(); c != causeIdentity {
+	b.restart("e1", func(c *simulated.Config) {
+		c.Dialect, c.SGLang = sglang.Name, simulated.SGLang{Role: "decode", RoleSwitch: true}
+	})
+	if c := b.swept("e1"); c != causeIdentity {
 		t.Errorf("another process: %q", c)
 	}
 }

@@ -146,6 +146,9 @@ func add(a *assembly, payload string) error {
 	if !ok {
 		return errors.New("no JSON object")
 	}
+	if err := c.check(outputOf(a.chat), a.most); err != nil {
+		return err
+	}
 	return a.add(c)
 }
 

@@ -13,7 +13,7 @@ import (
 
 // still is a router that neither sweeps nor readmits by itself.
 func still(c *Config) {
-	c.Fleet.Recovery.LivenessEvery, c.Fleet.Recovery.ReadmitEvery = 0, 1<<20
+	unswept(c)
 	for i := range c.Fleet.Engines {
 		c.Fleet.Engines[i].Pin = true
 	}

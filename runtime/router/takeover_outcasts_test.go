@@ -39,29 +39,14 @@ func TestTakeoverGoesOnWithoutOutcasts(t *testing.T) {
 		t.Fatal(err)
 	}
 	ejected("d1")
-	replaced := func(iid string, change func(*simulated.Config)) {
-		t.Helper()
-		old := b.engine(iid)
-		c := simulated.Config{Simulated: quick(), Model: modelName, Listen: old.Addr(), SideChannel: "127.0.0.1:0"}
-		change(&c)
-		old.Kill()
-		other, err := simulated.New(c)
-		if err == nil {
-			err = other.Start(t.Context())
-		}
-		if err != nil {
-			t.Fatal(err)
-		}
-		t.Cleanup(other.Stop)
-	}
 	// The first of the list is another engine than the rest.
-	replaced("p0", func(c *simulated.Config) { c.BlockSize = 32 })
+	b.restart("p0", func(c *simulated.Config) { c.BlockSize = 32 })
 	if err := b.router.Verify(limit(t)); err != nil {
 		t.Fatal(err)
 	}
 	ejected("d1", "p0")
 	// An engine that answers, and not for this model.
-	replaced("d2", func(c *simulated.Config) { c.Model = "other/model" })
+	b.restart("d2", func(c *simulated.Config) { c.Model = "other/model" })
 	if err := b.router.Verify(limit(t)); err != nil {
 		t.Fatal(err)
 	}

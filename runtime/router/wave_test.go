@@ -321,25 +321,32 @@ func TestRejectedStateHoldsAContractedFleet(t *testing.T) {
 	}
 }
 
+// swept is why an engine is out after one liveness sweep; "" = it is not.
+func (b *testbed) swept(iid string) (cause string) {
+	b.t.Helper()
+	o := b.router.own
+	b.router.liveness(b.t.Context(), o.node(iid))
+	o.do(func() { cause = o.node(iid).ejected })
+	return cause
+}
+
+// unswept turns off the sweeps, and readmission with them.
+func unswept(c *Config) { c.Fleet.Recovery.LivenessEvery, c.Fleet.Recovery.ReadmitEvery = 0, 1<<20 }
+
 // Without a contract too, a restart of an engine that nobody uses is noticed at a sweep.
 func TestIdleRestartIsNoticed(t *testing.T) {
-	b := startBed(t, 1, 1, quick(), func(c *Config) { c.Fleet.Recovery.LivenessEvery, c.Fleet.Recovery.ReadmitEvery = 0, 1<<20 })
-	o, r := b.router.own, b.router
-	sweep := func() (cause string) {
-		r.liveness(t.Context(), o.node("d0"))
-		o.do(func() { cause = o.node("d0").ejected })
-		return cause
-	}
-	if c := sweep(); c != "" {
+	b := startBed(t, 1, 1, quick(), unswept)
+	o := b.router.own
+	if c := b.swept("d0"); c != "" {
 		t.Errorf("the same process: %q", c)
 	}
 	b.restart("d0")
 	o.do(func() { o.node("d0").draining = true })
-	if c := sweep(); c != "" {
+	if c := b.swept("d0"); c != "" {
 		t.Errorf("one that an order holds: %q", c)
 	}
 	o.do(func() { o.node("d0").draining = false })
-	if c := sweep(); c != causeIdentity {
+	if c := b.swept("d0"); c != causeIdentity {
 		t.Errorf("another process: %q", c)
 	}
 }
