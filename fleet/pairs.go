@@ -69,6 +69,17 @@ func (f Fleet) acrossRoles() (out [][2]string) {
 // oneRoleEach reports whether the role of a process is more than a label.
 func (f Fleet) oneRoleEach() bool { return f.Engine.Dialect == "sglang" }
 
+// HandsOver reports whether the roles of the file let one engine hand over to another: any where a
+// role is a label, only from prefill to decode where it is a state of the process.
+func (f Fleet) HandsOver(from, to string) bool {
+	for _, e := range f.Engines {
+		if e.IID == from && !f.gives(e) || e.IID == to && !f.takes(e) {
+			return false
+		}
+	}
+	return true
+}
+
 func (f Fleet) gives(e Engine) bool { return !f.oneRoleEach() || e.Role == RolePrefill }
 func (f Fleet) takes(e Engine) bool { return !f.oneRoleEach() || e.Role != RolePrefill }
 

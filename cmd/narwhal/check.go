@@ -36,7 +36,7 @@ func checkVerb(a *app) *cobra.Command {
 		RunE: func(cmd *cobra.Command, _ []string) error { return a.check(cmd, f) },
 	}
 	fleetFlag(c, &f.fleet)
-	c.Flags().StringVar(&f.pairs, "pairs", fleet.PairsMesh, "directed pairs that hand over: ring (each engine once to the next), mesh (every pair) or none")
+	c.Flags().StringVar(&f.pairs, "pairs", fleet.PairsMesh, "directed pairs that hand over: ring (each engine once to the next), mesh (every pair that the roles of an SGLang fleet allow) or none")
 	c.Flags().IntVar(&f.repeats, "repeats", 1, "how often each pair is asked")
 	c.Flags().StringArrayVar(&f.only, "only", nil, "check this engine and the pairs it is part of; repeat for several (default: all)")
 	c.Flags().BoolVar(&f.drills, "drills", false, "also abort a request on each engine, and let a handoff expire where deploy.profile.lease_drill is set")

@@ -55,7 +55,7 @@ func (x *checkup) handoffs(ctx context.Context, pairs [][2]string) error {
 		i := slices.IndexFunc(x.out.Checks, func(c Check) bool { return c.key == s.Yields })
 		x.out.Checks[i].Says = h.says()
 		if h.Skipped != "" {
-			x.out.Checks[i].Says = h.Skipped
+			x.out.Checks[i].State, x.out.Checks[i].Says = CheckSkipped, h.Skipped
 		}
 	}
 	x.out.Calibration = calibrated(firsts, x.Fleet.Engine.FirstTokenTimeoutS)

@@ -64,6 +64,7 @@ func TestPairsOf(t *testing.T) {
 		{2, "vllm", fleet.PairsRing, "[[e0 e1] [e1 e0]]"}, {3, "vllm", fleet.PairsRing, "[[e0 e1] [e1 e2] [e2 e0]]"},
 		{3, "vllm", fleet.PairsMesh, "[[e0 e1] [e1 e2] [e2 e0] [e0 e2] [e1 e0] [e2 e1]]"},
 		{3, "sglang", fleet.PairsRing, "[[e0 e1] [e2 e1]]"}, {1, "sglang", fleet.PairsRing, "[]"}, {4, "sglang", fleet.PairsRing, "[[e0 e1] [e2 e3]]"},
+		{4, "sglang", fleet.PairsMesh, "[[e0 e1] [e2 e3] [e0 e3] [e2 e1]]"},
 	} {
 		got, err := PairsOf(plain(c.dialect, make([]*simulated.Server, c.n)...), c.pairs)
 		if err != nil || fmt.Sprint(got) != c.want {
@@ -134,6 +135,11 @@ func TestCheckOfConcurrentEngines(t *testing.T) {
 	d := directOf(plain("sglang", bootRole(t, engine.RolePrefill, nil), bootRole(t, engine.RoleDecode, nil)))
 	got, err := d.Check(limited(t), Checking{Pairs: fleet.PairsRing, Drills: true})
 	if err != nil || len(got.Failed) > 0 || len(got.Pairs) != 1 || got.Pairs[0].Transfers < 1 || len(got.Engines[1].Pace) == 0 {
+		t.Errorf("%+v, %v", got, err)
+	}
+	// A process whose live role is not the one of the file hands nothing over, and nothing passed.
+	both := directOf(plain("sglang", bootRole(t, engine.RoleDecode, nil), bootRole(t, engine.RoleDecode, nil)))
+	if got, err = both.Check(limited(t), Checking{Pairs: fleet.PairsMesh}); err != nil || len(got.Skipped) == 0 {
 		t.Errorf("%+v, %v", got, err)
 	}
 }

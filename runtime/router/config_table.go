@@ -118,7 +118,7 @@ recovery.eject_after failures - - Failures of one class in a row after which an 
 recovery.readmit_every intervals - - Monitoring passes between questions to ejected engines.
 recovery.liveness_every intervals - - Monitoring passes between sweeps over the others; 0 = no sweeps.
 recovery.liveness_misses sweeps - - Sweeps in a row without an answer after which an engine is ejected.
-recovery.engine_restart_policy - - - With whole_wave engines are drained and readmitted together only.
+recovery.engine_restart_policy - - - With whole_wave engines are drained and readmitted together only; it needs a complete engine_contract.
 recovery.failure_quarantine_s s - - Time that an engine is held after a failed leg, if others cover its role; 0 = it is not held.
 recovery.state_path - --state-path - File of the handoff document, written at each pass.
 recovery.resume - --resume - Restore that file at the start. The flag adds to the key.

@@ -210,6 +210,20 @@ func (c *call) prompt() *failure {
 	return invalid("prompt", "prompt must be a string or an array")
 }
 
+// only takes the one prompt of a list in the list's place, which asks for the same: a list is
+// not split. It is false for what is no prompt, whose refusal is the engine's.
+func (c *call) only(p json.RawMessage) bool {
+	if n, ints, ok := splice.Count(p); ok && n > 0 && n == ints {
+		c.tokens, c.longest = n, n
+	} else if p[0] == '"' {
+		c.runes = splice.Runes(p)
+	} else {
+		return false
+	}
+	c.object = c.object.With(splice.Set{Key: "prompt", Value: p})
+	return true
+}
+
 // listed sizes a prompt that is an array: token ids, or several prompts of either form.
 func (c *call) listed(v json.RawMessage) {
 	n, ints, _ := splice.Count(v)
@@ -217,8 +231,11 @@ func (c *call) listed(v json.RawMessage) {
 		c.tokens, c.longest = n, n
 		return
 	}
-	c.several = true
 	prompts, _ := splice.Elements(v, n)
+	if len(prompts) == 1 && c.only(prompts[0]) {
+		return
+	}
+	c.several = true
 	c.prompts = max(1, len(prompts))
 	c.uncounted = true
 	for _, p := range prompts {

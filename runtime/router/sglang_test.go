@@ -96,6 +96,8 @@ func TestSGLangPairAnswersAsOneEngine(t *testing.T) {
 	for _, body := range []map[string]any{
 		{"prompt": "whale song in the deep", "max_tokens": 12, "temperature": 0},
 		{"prompt": "whale song in the deep", "max_completion_tokens": 9, "temperature": 0, "stream": true, "stream_options": map[string]any{"include_usage": true}},
+		{"prompt": []string{"whale song in the deep"}, "max_tokens": 7, "temperature": 0},
+		{"prompt": [][]int{{5, 6, 7, 8, 9}}, "max_tokens": 7, "temperature": 0},
 	} {
 		want, got := whole.complete(body), pair.complete(body)
 		if want.status != 200 || got.status != 200 {
