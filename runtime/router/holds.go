@@ -24,18 +24,19 @@ type hold struct {
 	until float64 // 0 = no deadline
 }
 
-// covered reports whether the other live engines can place every role that n places.
+// may reports whether an engine may take a leg of a role: its own, and the other one unless it is
+// pinned or its role is a state of its process.
+func (o *owner) may(n *node, role model.Role) bool {
+	return o.aggregated || n.role == role || !n.pinned && !o.set.params.FixedRoles
+}
+
+// covered reports whether the other live engines may take every leg that n may take.
 func (o *owner) covered(n *node) bool {
-	p, d := false, false
+	p, d := !o.may(n, model.Prefill), !o.may(n, model.Decode)
 	for _, m := range o.nodes {
-		if m == n || !m.live() {
-			continue
+		if m != n && m.live() {
+			p, d = p || o.may(m, model.Prefill), d || o.may(m, model.Decode)
 		}
-		p = p || m.role == model.Prefill || !m.pinned
-		d = d || m.role == model.Decode || !m.pinned
-	}
-	if n.pinned {
-		return n.role == model.Prefill && p || n.role == model.Decode && d
 	}
 	return p && d
 }

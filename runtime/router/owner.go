@@ -183,15 +183,13 @@ func (o *owner) stuck() bool {
 func (o *owner) publish() {
 	p := &published{engines: len(o.nodes), stopping: o.stopping, valid: o.validated, waits: o.waits, fenced: o.fenced, degraded: o.degraded, aggregated: o.aggregated,
 		keeper: o.keeper, epoch: o.set.Epoch, holder: o.set.Holder}
-	prefill, decode := o.aggregated, o.aggregated
+	var prefill, decode bool
 	for _, n := range o.nodes {
 		if !n.live() {
 			continue
 		}
 		p.live++
-		stands := !n.pinned && !o.set.params.FixedRoles
-		prefill = prefill || stands || n.role == model.Prefill
-		decode = decode || stands || n.role == model.Decode
+		prefill, decode = prefill || o.may(n, model.Prefill), decode || o.may(n, model.Decode)
 	}
 	switch {
 	case !prefill:

@@ -92,14 +92,14 @@ func (o *owner) releases(now float64) (due []read) {
 // readBy adds a read of a live consumer from a producer other than the stopped engine and
 // the one that has failed already.
 func (o *owner) readBy(due []read, stopped, consumer, failed *node) []read {
-	if !consumer.live() || consumer == stopped || consumer.pinned && consumer.role != model.Decode {
+	if !consumer.live() || consumer == stopped || !o.may(consumer, model.Decode) {
 		return due
 	}
 	var best *node
 	for i := range o.nodes {
 		// The one after the consumer first, so that no producer has all the work.
 		p := o.nodes[(slices.Index(o.nodes, consumer)+1+i)%len(o.nodes)]
-		if p == consumer || p == stopped || p == failed || !p.live() || p.pinned && p.role != model.Prefill {
+		if p == consumer || p == stopped || p == failed || !p.live() || !o.may(p, model.Prefill) {
 			continue
 		}
 		if best == nil || best.role != model.Prefill && p.role == model.Prefill {

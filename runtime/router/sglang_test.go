@@ -195,3 +195,21 @@ func TestSGLangRoleSwitch(t *testing.T) {
 		}
 	}
 }
+
+// The last process of a role is not held: no engine of the other role stands in for it.
+func TestSGLangKeepsTheLastOfARole(t *testing.T) {
+	b := sglangBedOf(t, func(c *Config) { c.Fleet.Recovery.FailureQuarantineS = 30 }, "prefill", "decode", "decode")
+	held := map[string]bool{}
+	b.router.own.do(func() {
+		for _, n := range b.router.own.nodes {
+			b.router.own.quarantine(n, holdTimed, "")
+			held[n.id] = n.hold != nil
+		}
+	})
+	if held["e0"] || !held["e1"] || held["e2"] {
+		t.Errorf("held %v", held)
+	}
+	if a := b.complete(body(false, 2)); a.status != 200 {
+		t.Errorf("%d %s", a.status, a.body)
+	}
+}
