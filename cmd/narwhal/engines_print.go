@@ -36,13 +36,14 @@ type orderedLine struct {
 	New      *float64           `json:"new_process_start"`
 	Checks   []string           `json:"checks"`
 	Error    string             `json:"error"`
+	Ejected  string             `json:"ejected_as,omitempty"` // cause of an ejection that stands
 }
 
 func orderOf(verb, url string, t lifecycle.Target, d lifecycle.Document) orderResult {
 	o := orderResult{Order: verb, Router: url, All: t.All, Ready: t.Ready(d), Restart: t.Restart(d), Serving: d.Router.Ready, Stored: d.Stored, Wave: waveLine(d.Wave), Engines: []orderedLine{}}
 	for _, id := range d.IDs() {
 		if e := d.Engines[id]; t.All || id == t.IID {
-			o.Engines = append(o.Engines, orderedLine{id, e.State, e.Draining, e.Accepts, e.Ready, e.Restart, e.Resident, e.Deadline, e.Old, e.New, e.Checks, e.Error})
+			o.Engines = append(o.Engines, orderedLine{id, e.State, e.Draining, e.Accepts, e.Ready, e.Restart, e.Resident, e.Deadline, e.Old, e.New, e.Checks, e.Error, e.Cause})
 		}
 	}
 	return o
@@ -51,6 +52,9 @@ func orderOf(verb, url string, t lifecycle.Target, d lifecycle.Document) orderRe
 func (o orderResult) print(w io.Writer) {
 	for _, e := range o.Engines {
 		parts := []string{orDash(e.State)}
+		if e.Ejected != "" && !e.Draining {
+			parts = []string{"out, ejected: " + cell(e.Ejected)}
+		}
 		switch {
 		case e.Ready:
 			parts = append(parts, "may be stopped")

@@ -91,6 +91,7 @@ func (a *app) profile(cmd *cobra.Command, f profileFlags) error {
 		if err := a.needsKey(d.Fleet); err != nil {
 			return err
 		}
+		d.AsLive(ctx)
 	}
 	out, err := a.claimStore(ctx, f, l.fleet)
 	if err != nil {

@@ -28,6 +28,8 @@ type Direct struct {
 	Step func(s gates.Step, took time.Duration, err error, ended bool)
 
 	verbs map[string]gates.HostVerb
+	live  []fleet.Engine  // in the roles of their processes, nil until AsLive asked
+	away  map[string]bool // of these, the ones that did not answer
 }
 
 // DefaultPoints are where engines of a fleet without a deploy section are measured.
@@ -55,11 +57,15 @@ func NewDirect(f fleet.Fleet) *Direct {
 
 // steps of the gate's plan that make the wanted evidence on engines.
 func (d *Direct) steps(wants func(record.Key) bool) ([]gates.Step, error) {
-	p, err := planned(d.Fleet, wants)
-	if err != nil {
-		return nil, err
+	var out []gates.Step
+	for _, iid := range d.Fleet.EngineIDs() {
+		p, err := planned(d.seen(iid), func(k record.Key) bool { return len(k.Subjects()) == 1 && k.Subjects()[0] == iid && wants(k) })
+		if err != nil {
+			return nil, err
+		}
+		out = append(out, slices.DeleteFunc(p.Steps, func(s gates.Step) bool { return len(s.Argv) == 0 })...)
 	}
-	return slices.DeleteFunc(p.Steps, func(s gates.Step) bool { return len(s.Argv) == 0 }), nil
+	return out, nil
 }
 
 // answer is what a step brought.

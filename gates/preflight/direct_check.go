@@ -29,7 +29,8 @@ type checkup struct {
 func (d *Direct) Check(ctx context.Context, c Checking) (Checked, error) {
 	x := &checkup{Direct: d, Checking: c, evidence: map[record.Key][]byte{}, looks: map[string]Looked{}, suspect: map[string]string{},
 		out: Checked{Checks: []Check{}, Engines: []CheckedEngine{}, Pairs: []CheckedPair{}, Failed: []record.Finding{}, Warnings: []record.Finding{}, Skipped: []Check{}}}
-	pairs, err := PairsOf(d.Fleet, c.Pairs)
+	d.AsLive(ctx)
+	pairs, err := PairsOf(d.asLive(), c.Pairs)
 	if err != nil {
 		return x.out, err
 	}

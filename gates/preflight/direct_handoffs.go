@@ -17,7 +17,7 @@ func (x *checkup) handoffs(ctx context.Context, pairs [][2]string) error {
 		if !x.names(p[0]) && !x.names(p[1]) {
 			continue
 		}
-		s := pairStep(x.Fleet, p[0], p[1])
+		s := pairStep(x.asLive(), p[0], p[1])
 		c := Check{Check: "handoff", From: p[0], To: p[1], Says: x.idle(s), key: s.Yields}
 		for _, e := range p {
 			if why := x.suspect[e]; why != "" {

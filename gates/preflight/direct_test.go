@@ -20,6 +20,7 @@ import (
 	"github.com/narwhal-fleet/narwhal/gates"
 	"github.com/narwhal-fleet/narwhal/gates/record"
 	"github.com/narwhal-fleet/narwhal/runtime/engine"
+	"github.com/narwhal-fleet/narwhal/runtime/engine/sglang"
 	"github.com/narwhal-fleet/narwhal/runtime/engine/simulated"
 	"github.com/narwhal-fleet/narwhal/runtime/profile"
 )
@@ -181,6 +182,45 @@ func TestMeasureDirectly(t *testing.T) {
 	d.Generation = func(context.Context, string, engine.Identity) (string, error) { return "", errors.New("no sidecar") }
 	if p, err := d.Measure(limited(t), []string{"e1"}); err != nil || len(p.Engines) != 0 || p.Failed["e1"] == nil || len(p.Failed) != 1 {
 		t.Errorf("%+v, %v", p, err)
+	}
+}
+
+// TestMeasureBesideLiveRoles: an engine with a role is measured beside one that has the other role now,
+// whatever the file says, and no role is switched.
+func TestMeasureBesideLiveRoles(t *testing.T) {
+	may := func(c *simulated.Config) { c.RoleSwitch = true }
+	moved, dead := bootRole(t, engine.RoleDecode, may), bootRole(t, engine.RolePrefill, nil)
+	p, d := bootRole(t, engine.RolePrefill, may), bootRole(t, engine.RoleDecode, nil)
+	dead.Stop()
+	f := plain("sglang", moved, d, p, d, dead) // e0, e2 and e4 prefill, by the file
+	f.Engines[3].IID = "e9"
+	x := directOf(f)
+	x.Fleet.Deploy.Profile = points
+	var peers []string
+	x.verbs = map[string]gates.HostVerb{"engine-profile": func(_ context.Context, raw json.RawMessage) (any, error) {
+		var q ProfileRequest
+		if err := json.Unmarshal(raw, &q); err != nil || q.Peer == nil {
+			t.Errorf("%+v, %v", q, err)
+			return nil, errors.New("no peer")
+		}
+		peers = append(peers, q.Peer.IID)
+		l, err := look(limited(t), LookRequest{IID: q.IID, URL: q.URL, Dialect: q.Dialect, Model: q.Model, PaceTokens: 64, Peer: q.Peer})
+		if err != nil || len(l.Failed) > 0 || len(l.Pace) == 0 {
+			t.Errorf("beside %s: %+v, %v", q.Peer.IID, l, err)
+		}
+		return Profiled{IID: q.IID, Samples: samples(0)}, nil
+	}}
+	x.AsLive(limited(t))
+	if got, err := x.Measure(limited(t), []string{"e1", "e9"}); err != nil || len(got.Engines) != 2 || fmt.Sprint(peers) != "[e2 e2]" {
+		t.Errorf("beside %v: %+v, %v", peers, got.Failed, err)
+	}
+	c, err := engine.NewClient(moved.URL(), engine.Options{})
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer c.Close()
+	if role, err := roleOfProcess(limited(t), sglang.New(), c); role != engine.RoleDecode {
+		t.Errorf("the moved engine has the role %q now, %v", role, err)
 	}
 }
 

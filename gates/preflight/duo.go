@@ -17,6 +17,8 @@ type PeerAt struct {
 	URL string `json:"url"`
 	// Role is the one that the fleet file gives it.
 	Role string `json:"role"`
+	// Fixed means that both keep the roles that their processes have.
+	Fixed bool `json:"fixed,omitempty"`
 }
 
 // duo is a prefilling and a decoding process that answer requests together, both legs at once.
@@ -124,16 +126,16 @@ func (p *prober) withPeer(ctx context.Context, d engine.Dialect, peer *PeerAt, k
 		return nothing, err
 	}
 	if peer == nil {
-		return nothing, fmt.Errorf("measure an engine in the role %s: the fleet has none of the other role to answer with", role)
+		return nothing, fmt.Errorf("measure an engine in the role %s: no engine that answers has the other role, in which it could help", role)
 	}
 	c, err := engine.NewClient(peer.URL, keyed(key))
 	if err != nil {
 		return nothing, err
 	}
 	if peer.Role == engine.RoleDecode {
-		p.duo, err = newDuo(ctx, d, p.client, c, true)
+		p.duo, err = newDuo(ctx, d, p.client, c, !peer.Fixed)
 	} else {
-		p.duo, err = newDuo(ctx, d, c, p.client, true)
+		p.duo, err = newDuo(ctx, d, c, p.client, !peer.Fixed)
 	}
 	if err != nil {
 		err = fmt.Errorf("ask together with %s: %w", peer.IID, err)

@@ -144,7 +144,7 @@ func pairStep(f fleet.Fleet, p, d string) gates.Step {
 	from, _ := f.ByID(p)
 	to, _ := f.ByID(d)
 	return handoffStep(f, HandoffRequest{From: p, To: d, Long: slices.Max(append([]int{0}, f.Deploy.Profile.PrefillTokens...)), Firsts: firstSamples,
-		Switch: concurrent(f) && roleOf(from) == roles[0] && roleOf(to) == roles[1]})
+		Switch: concurrent(f) && !from.Pin && !to.Pin && roleOf(from) == roles[0] && roleOf(to) == roles[1]})
 }
 
 // handoffStep asks the consumer's host for handoffs of a pair.

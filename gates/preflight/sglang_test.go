@@ -98,7 +98,7 @@ func TestMeasureTogether(t *testing.T) {
 			t.Errorf("%s: aborted %+v, %v", c.role, a, err)
 		}
 		q.Peer = nil
-		if _, err := measure(limited(t), q); err == nil || !strings.Contains(err.Error(), "none of the other role") {
+		if _, err := measure(limited(t), q); err == nil || !strings.Contains(err.Error(), "no engine that answers has the other role") {
 			t.Errorf("%s alone: %v", c.role, err)
 		}
 		q.Peer = &PeerAt{IID: "twin", URL: c.own.URL(), Role: other[c.role]}

@@ -41,7 +41,7 @@ func together(f fleet.Fleet, e fleet.Engine) (*PeerAt, []string) {
 			out = append(out, x)
 		}
 	}
-	return &PeerAt{IID: p.IID, URL: p.URL, Role: roleOf(p)}, out
+	return &PeerAt{IID: p.IID, URL: p.URL, Role: roleOf(p), Fixed: e.Pin || p.Pin}, out
 }
 
 // judgeTogether compares what pairs made of the prompt that all of them get, and notes what could

@@ -201,19 +201,19 @@ func (r *Router) recordProcesses(ctx context.Context, held []*node) *refusedOrde
 	return no
 }
 
-// processStart reads when an engine's process began. One that is out already and does not
-// answer is the process that was known last.
+// processStart reads when the process began that is to be replaced. Of an engine that is out already
+// it is the one that served last: what answers now may have replaced it.
 func (r *Router) processStart(ctx context.Context, n *node) (float64, error) {
-	ctx, cancel := context.WithTimeout(ctx, r.set.health)
-	defer cancel()
-	id, err := r.dialect.Identity(ctx, n.control)
-	if err == nil {
-		return id.ProcessStart, nil
-	}
 	known, start := false, 0.0
 	r.own.do(func() { known, start = n.known && n.ejected != "", n.facts.identity.ProcessStart })
 	if known {
 		return start, nil
 	}
-	return 0, fmt.Errorf("read the process of the engine to be drained: %w", err)
+	ctx, cancel := context.WithTimeout(ctx, r.set.health)
+	defer cancel()
+	id, err := r.dialect.Identity(ctx, n.control)
+	if err != nil {
+		return 0, fmt.Errorf("read the process of the engine to be drained: %w", err)
+	}
+	return id.ProcessStart, nil
 }

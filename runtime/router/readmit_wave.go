@@ -17,8 +17,10 @@ func (r *Router) validateWave(ctx context.Context, engines []string) (no *refuse
 		switch {
 		case !o.all(engines):
 			no = conflict("a whole wave names every engine or none")
-		case o.wave == "":
+		case o.wave == "" && o.required == "":
 			no = conflict("no whole-wave drain is active")
+		case o.wave == "":
+			o.takeRequired()
 		}
 		for _, n := range o.nodes {
 			switch {
@@ -46,6 +48,26 @@ func (r *Router) validateWave(ctx context.Context, engines []string) (no *refuse
 	r.validateAll(ctx, all)
 	r.own.do(func() { no = r.own.endWave(all, was) })
 	return no
+}
+
+// takeRequired makes the wave that an ejection asks for: what served last is what was to be
+// replaced, whether its engine was restarted since then or not.
+func (o *owner) takeRequired() {
+	o.wave = requestID()
+	for _, n := range o.nodes {
+		o.take(n, o.wave, defaultDrain)
+		if n.known {
+			n.oldStart = ptr(n.facts.identity.ProcessStart)
+		}
+	}
+	o.lifecycleEvent(nil, "wave_started", eventField{"engines", engineIDs(o.nodes)})
+	for _, n := range o.nodes {
+		if n.oldStart != nil {
+			o.lifecycleEvent(n, "process_recorded", eventField{"process_start", *n.oldStart})
+		}
+		o.settleDrain(n, o.now())
+	}
+	o.publish()
 }
 
 // endWave judges the validation of a wave: all engines return, or the wave goes on.

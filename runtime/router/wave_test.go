@@ -63,6 +63,40 @@ func TestWaveOfAContractedFleet(t *testing.T) {
 	}
 }
 
+// What an ejection holds under the policy whole_wave returns when all engines were restarted, with
+// a drain before or after the restart or without one.
+func TestARequiredWave(t *testing.T) {
+	for name, drained := range map[string]bool{"no drain": false, "a drain after the restart": true} {
+		t.Run(name, func(t *testing.T) {
+			b := startBed(t, 1, 2, quick(), contracted(&sidecar{}), func(c *Config) { c.Fleet.Recovery.EngineRestartPolicy = "whole_wave" })
+			b.router.own.do(func() {
+				b.router.own.eject(b.router.own.node("d0"), causeConnection)
+			})
+			b.restart("d0")
+			b.restart("d1")
+			if drained {
+				for _, iid := range []string{"d1", "p0"} {
+					b.router.own.do(func() { b.router.own.eject(b.router.own.node(iid), causeIdentity) })
+				}
+				if status, d := b.lifecycle("drain", `{"wave":true}`); status != 200 {
+					t.Fatalf("drain: %d %s", status, *d.Error)
+				}
+			}
+			status, d := b.lifecycle("readmit", `{"wave":true}`)
+			if e := d.Engines["p0"]; status != 409 || e.State != stateBlocked || !d.Wave.Active || e.Old == nil || !strings.Contains(e.Error, "process") {
+				t.Fatalf("p0 was not restarted: %d %+v", status, e)
+			}
+			b.restart("p0")
+			if status, d = b.lifecycle("readmit", `{"wave":true}`); status != 200 || d.Wave.Active || !d.Router.Ready {
+				t.Fatalf("%d %s %+v", status, *d.Error, d.Engines)
+			}
+			if a := b.complete(body(false, 3)); a.status != 200 {
+				t.Errorf("%d %s", a.status, a.body)
+			}
+		})
+	}
+}
+
 // ready_to_stop is of the current order: individual drains count while there is no wave.
 func TestReadyToStop(t *testing.T) {
 	b := startBed(t, 1, 3, quick())
