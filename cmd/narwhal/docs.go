@@ -23,6 +23,7 @@ var environment = []docgen.Variable{
 	{Name: "TERM", Where: "verbs with progress", Says: "dumb: as CI"},
 	{Name: "OTEL_EXPORTER_OTLP_ENDPOINT", Where: "serve", Says: "collector of traces (OTLP over HTTP), for example http://127.0.0.1:4318; without it there are none"},
 	{Name: "OTEL_EXPORTER_OTLP_TRACES_ENDPOINT", Where: "serve", Says: "the same, with the whole path, for example http://127.0.0.1:4318/v1/traces; it wins"},
+	{Name: "VLLM_API_KEY", Where: "engine simulated", Says: "key that it demands as a bearer token; without it it asks for none"},
 	{Name: "NARWHAL_CRASH_AFTER", Where: "gate run", Says: "for tests: the process kills itself after recording that many events"},
 	{Name: "NARWHAL_LOOPBACK", Where: "processes of a sandbox", Says: "set by sandbox hosts to find what their commands left running"},
 	{Name: "NARWHAL_REQUIRE_SSHD", Where: "the project's tests", Says: "1 makes a missing sshd a failure instead of a skip"},

@@ -56,7 +56,11 @@ func (q *request) pairedLegs(ctx context.Context, l *claim, n int, body splice.O
 	if l.told > 0 {
 		q.row.CachedTokens[l.p.id] = l.told
 	}
-	if p != nil && !p.sibling {
+	switch {
+	case p == nil || p.sibling:
+	case f == nil: // an answer that is complete had its KV
+		q.r.blame(p)
+	default:
 		return p
 	}
 	if f != nil && f.sibling {
@@ -101,6 +105,11 @@ func (q *request) pair(l *claim, n int, body splice.Object) (first, second []byt
 func (q *request) prefillOf(ctx context.Context, l *claim, n int, leg []byte) *failure {
 	o := q.r.own
 	raw, f := q.sendPrefill(ctx, l.p, leg, legID(q.row.RID, n, phasePrefill))
+	if f == nil {
+		if err := firstOf(raw); err != nil {
+			f = q.badHandoff(l, err)
+		}
+	}
 	end := o.now()
 	if f == nil && l.prompt != nil {
 		l.told = cachedIn(raw)
@@ -115,6 +124,22 @@ func (q *request) prefillOf(ctx context.Context, l *claim, n int, leg []byte) *f
 		}
 	})
 	return f
+}
+
+// firstOf judges the answer of a prefill leg that runs beside its decode leg: one choice, without an error.
+func firstOf(raw []byte) error {
+	c, ok := readChunk(raw)
+	switch {
+	case !ok:
+		return errors.New("answer is no JSON object")
+	case len(c.err) > 0:
+		return fmt.Errorf("error in an answer with status 200: %s", c.err)
+	case failed(c.finish):
+		return fmt.Errorf("finish reason %q", c.finish)
+	case len(c.choices) != 1:
+		return fmt.Errorf("%d choices, want one", len(c.choices))
+	}
+	return nil
 }
 
 // prefillTook is the seconds from placement to the end of the prefill leg; 0 before.

@@ -132,6 +132,9 @@ func (r *Router) Start(ctx context.Context) error {
 	for _, name := range Unused(r.set.Fleet) {
 		r.set.Logger.Warn("setting is not acted on", "setting", name)
 	}
+	if r.set.Continue && r.dialect.Concurrent() {
+		r.set.Logger.Warn("streams are not continued: this dialect's legs run at once", "dialect", r.dialect.Name())
+	}
 	says := "router serves"
 	if why, _ := r.Idle(); why != "" {
 		says = "router is up and does not serve: " + why
