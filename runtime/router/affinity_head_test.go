@@ -143,9 +143,11 @@ func TestSharedHeads(t *testing.T) {
 	list := strings.Repeat("17,", 999) + "4"
 	if ids := head(false, `{"prompt":[`+list+`]}`); len(ids.chain) != (len(list))/prefix.Chunk {
 		t.Errorf("%d chunks of ids", len(ids.chain))
+	} else if alone := head(false, `{"prompt":[[`+list+`]]}`); agree(ids, alone) != len(ids.chain) {
+		t.Error("a list of one prompt has another head than the prompt")
 	}
 	for name, body := range map[string]string{"short": `{"prompt":"short"}`, "several": fmt.Sprintf(`{"prompt":[%q,%q]}`, long, long), "lists": `{"prompt":[[` + list + `],[1]]}`,
-		"cut": fmt.Sprintf(`{"prompt":%q,"truncate_prompt_tokens":5}`, long), "scored": fmt.Sprintf(`{"prompt":%q,"prompt_logprobs":1}`, long), "none": `{}`, "empty": `{"prompt":[]}`, "one list": `{"prompt":[[` + list + `]]}`} {
+		"cut": fmt.Sprintf(`{"prompt":%q,"truncate_prompt_tokens":5}`, long), "scored": fmt.Sprintf(`{"prompt":%q,"prompt_logprobs":1}`, long), "none": `{}`, "empty": `{"prompt":[]}`} {
 		if p := head(false, body); p != nil {
 			t.Errorf("%s: %d chunks", name, len(p.chain))
 		}

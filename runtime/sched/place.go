@@ -7,7 +7,7 @@ import (
 // Admit places a request or refuses it when no pair of engines keeps the promise. In
 // open mode it refuses only what no engine can hold. Decode engines help with the prefill where
 // that would be slow otherwise, and take it whole where they hold enough of the prompt for that
-// to be cheaper. x may be nil.
+// to be cheaper. Prefill engines that have little to do decode what no decode engine can take. x may be nil.
 func Admit(s *model.Snapshot, r *model.Request, now float64, x *Scratch) Decision {
 	w := weigh(s, r, now, x)
 	found := w.whole(w.lasting())
@@ -17,7 +17,7 @@ func Admit(s *model.Snapshot, r *model.Request, now float64, x *Scratch) Decisio
 	if (!found || w.slow()) && w.lend() {
 		found = w.lasting()
 	}
-	if found || s.Params.Open && w.pick(true) {
+	if found || s.Params.Open && w.pick(true) || w.host() {
 		return w.placed()
 	}
 	return w.refused()
@@ -44,6 +44,7 @@ type weighing struct {
 	ps, ds  []Side
 	same    bool // pairs of one engine with itself only
 	shared  bool // an engine may be on both sides
+	stands  bool // engines of one role stand in for the other, which has none
 	own     int  // prefill engines; who lends comes after them
 	i, j    int  // the pair that was picked
 	late    bool
@@ -68,7 +69,8 @@ func weigh(s *model.Snapshot, r *model.Request, now float64, x *Scratch) weighin
 		p, d := w.usable()
 		standInP, standInD = !p, !d
 	}
-	w.shared = w.same || standInP || standInD
+	w.stands = standInP || standInD
+	w.shared = w.same || w.stands
 	for i := range s.Engines {
 		e := &s.Engines[i]
 		if !e.Live {
