@@ -3,6 +3,7 @@ package main
 import (
 	"fmt"
 	"io"
+	"slices"
 	"strings"
 	"text/tabwriter"
 	"time"
@@ -108,7 +109,7 @@ func (l engineList) print(w io.Writer) {
 		fmt.Fprintln(w, strings.TrimRight(line, " \n"))
 	}
 	if l.Wave.Active {
-		fmt.Fprintf(w, "the whole fleet is held; may be stopped: %s\n", yes(l.Wave.Ready))
+		fmt.Fprintf(w, "the whole fleet is held; may be stopped: %s\n", yes(!slices.ContainsFunc(l.Engines, func(e engineLine) bool { return !e.Ready })))
 	}
 	if !l.Router.Controls {
 		fmt.Fprintln(w, "this router does not control the fleet")

@@ -76,6 +76,6 @@ func (o orderResult) print(w io.Writer) {
 		fmt.Fprintln(w, "the router's state file does not have this order: a router that is started anew would not know of it; its log says why")
 	}
 	if o.All && o.Wave.Active {
-		fmt.Fprintf(w, "the whole fleet is held; may be stopped: %s\n", yes(o.Wave.Ready))
+		fmt.Fprintf(w, "the whole fleet is held; may be stopped: %s\n", yes(o.Ready))
 	}
 }

@@ -103,12 +103,15 @@ func (o *owner) believed(p *promptHead, input int) []int {
 	return o.cached
 }
 
-// most is the most that any engine is believed to hold.
-func most(held []int) (n int) {
-	for _, h := range held {
-		n = max(n, h)
+// most is the most that any engine is believed to hold which may prefill: what the others hold saves
+// no work.
+func (o *owner) most(held []int) (most int) {
+	for i, h := range held {
+		if o.may(o.nodes[i], model.Prefill) {
+			most = max(most, h)
+		}
 	}
-	return n
+	return most
 }
 
 // rested describes a placement that rested on cached tokens, and where it would have gone

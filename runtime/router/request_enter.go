@@ -86,7 +86,7 @@ func (q *request) enter(o *owner, held []int) *failure {
 		o.n.inputSum += float64(q.input)
 		o.n.inputCount++
 		q.wanted = q.reachable(o)
-		o.ctl, _ = control.Step(o.ctl, control.Arrival{At: q.row.Arrived, Input: q.input, Wanted: q.wanted, Cached: most(held)})
+		o.ctl, _ = control.Step(o.ctl, control.Arrival{At: q.row.Arrived, Input: q.input, Wanted: q.wanted, Cached: o.most(held)})
 		q.expect = o.ctl.Expect(q.input, q.wanted) * min(q.call.sequences(), 1<<20)
 	}
 	q.context = o.context()

@@ -144,3 +144,18 @@ func TestSGLangPrefillLegFailsTooLate(t *testing.T) {
 		t.Errorf("row %+v, the prefill engine was struck %d times", r, struck)
 	}
 }
+
+// What a decode engine holds of a prompt saves no prefill where roles are fixed: the controller hears
+// of the whole prompt.
+func TestSGLangDemandIsOfPrefillEngines(t *testing.T) {
+	b := sglangBed(t, "prefill", "decode")
+	b.router.own.do(func() {
+		o := b.router.own
+		if got := o.most([]int{0, 900}); got != 0 {
+			t.Errorf("a decode engine's %d tokens count", got)
+		}
+		if got := o.most([]int{300, 900}); got != 300 {
+			t.Errorf("the prefill engine's tokens count as %d", got)
+		}
+	})
+}
