@@ -105,6 +105,9 @@ func (o *owner) readmit(n *node, f facts, evidence string) {
 	n.ejected, n.misses, n.verifying = "", 0, ""
 	clear(n.streak)
 	clear(n.sources)
+	if n.known && !n.facts.identity.Same(f.identity) {
+		o.strange(n)
+	}
 	n.facts, n.known, n.counters, n.incarnation = f, true, nil, ""
 	n.forget()
 	o.n.readmissions[[2]string{n.id, evidence}]++

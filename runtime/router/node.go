@@ -73,7 +73,9 @@ type node struct {
 	movedAt   float64 // when it was last seen to make progress
 	movedMade int64   // made then
 	switching bool    // its role, inside the engine
-	hold      *hold   // nil = none
+	// keeps are the prefilling engines whose address its process keeps, where legs run at once.
+	keeps map[*node]bool
+	hold  *hold // nil = none
 
 	countAfter float64 // no count before this moment
 	countRest  float64

@@ -34,6 +34,7 @@ func (q *request) pairedLegs(ctx context.Context, l *claim, n int, body splice.O
 	o.do(func() {
 		o.n.decodeAttempts++
 		o.pin(l)
+		o.acquaint(l.p, l.d)
 	})
 	l.sent.Store(true)
 	q.row.DecodeAttempts++

@@ -115,7 +115,7 @@ func (o *owner) readBy(due []read, stopped, consumer, failed *node) []read {
 // releasePeers carries out reads, one after the other.
 func (r *Router) releasePeers(ctx context.Context, due []read) {
 	for _, x := range due {
-		c := r.set.cross(ctx, x.producer, x.facts, x.consumer)
+		c := r.cross(ctx, x.producer, x.facts, x.consumer)
 		if ctx.Err() != nil {
 			return
 		}

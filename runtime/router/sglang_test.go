@@ -15,6 +15,7 @@ import (
 	"github.com/narwhal-fleet/narwhal/runtime/engine"
 	"github.com/narwhal-fleet/narwhal/runtime/engine/sglang"
 	"github.com/narwhal-fleet/narwhal/runtime/engine/simulated"
+	"github.com/narwhal-fleet/narwhal/runtime/journal"
 	"github.com/narwhal-fleet/narwhal/runtime/model"
 	"github.com/narwhal-fleet/narwhal/runtime/profile"
 )
@@ -193,6 +194,59 @@ func TestSGLangRoleSwitch(t *testing.T) {
 		if a := b.complete(map[string]any{"prompt": "x", "max_tokens": 2}); a.status != 200 {
 			t.Errorf("%d %s", a.status, a.body)
 		}
+	}
+}
+
+// A process that prefills again after it has decoded is found: those that knew its former address have
+// forgotten it.
+func TestSGLangPrefillsAgain(t *testing.T) {
+	b := sglangBedOf(t, func(c *Config) { c.Fleet.Recovery.FailureQuarantineS = 60 }, "prefill", "prefill", "decode", "decode")
+	serve := func() {
+		t.Helper()
+		for i := range 12 {
+			if a := b.complete(map[string]any{"prompt": fmt.Sprint("whale ", i), "max_tokens": 2}); a.status != 200 {
+				t.Errorf("%d %s", a.status, a.body)
+			}
+		}
+	}
+	move := func(to model.Role, prefill int) {
+		t.Helper()
+		b.router.own.do(func() {
+			b.router.own.move(control.Move{Engine: "e0", To: to, By: control.ByReactive}, b.router.own.now())
+		})
+		eventually(t, "the role is switched", func() bool { return len(b.state().Pools["prefill"]) == prefill })
+	}
+	serve()
+	move(model.Decode, 1)
+	serve()
+	move(model.Prefill, 2)
+	b.router.own.do(func() { b.router.own.quarantine(b.router.own.node("e1"), holdTimed, "") })
+	serve()
+	for _, r := range b.rows() {
+		if r.Attempts != 1 || r.Terminal != journal.Completed {
+			t.Errorf("row %+v: %s", r, failuresOf(r))
+		}
+	}
+}
+
+// With one decode engine nobody can stand in while it forgets: the role stays.
+func TestSGLangKeepsTheRoleThatIsKnown(t *testing.T) {
+	b := sglangBed(t, "prefill", "decode", "decode")
+	b.router.own.do(func() {
+		o := b.router.own
+		o.acquaint(o.node("e2"), o.node("e1")) // e2 has prefilled for e1 before
+		o.move(control.Move{Engine: "e2", To: model.Prefill, By: control.ByReactive}, o.now())
+	})
+	eventually(t, "the switch is given up", func() bool {
+		switching := true
+		b.router.own.do(func() { switching = b.router.own.node("e2").switching })
+		return !switching
+	})
+	if n := len(b.state().Pools["prefill"]); n != 1 {
+		t.Errorf("%d engines prefill", n)
+	}
+	if a := b.complete(body(false, 3)); a.status != 200 {
+		t.Errorf("%d %s", a.status, a.body)
 	}
 }
 

@@ -109,14 +109,14 @@ func (r *Router) try(ctx context.Context, n *node, x path) verdict {
 		v.outcome = outcomeUnavailable
 		return v
 	case x.producer != nil:
-		v.legs = s.cross(ctx, x.producer, x.facts, n)
+		v.legs = r.cross(ctx, x.producer, x.facts, n)
 		v.err = v.legs.consume
 		if v.legs.produce != nil { // says nothing about the suspect
 			v.outcome, v.err = outcomeProducer, v.legs.produce
 			return v
 		}
 	case x.consumer != nil:
-		v.legs = s.cross(ctx, n, x.facts, x.consumer)
+		v.legs = r.cross(ctx, n, x.facts, x.consumer)
 		v.err = v.legs.produce
 		if v.err == nil && v.legs.consume != nil && s.dialect.Concurrent() {
 			v.outcome, v.err = outcomeConsumer, v.legs.consume

@@ -2,6 +2,7 @@ package router
 
 import (
 	"context"
+	"errors"
 	"fmt"
 	"time"
 
@@ -20,6 +21,8 @@ const (
 
 const causeSwitch = "role_switch"
 
+var errNotIdle = errors.New("it did not get idle")
+
 // switchRole changes the role of a live process that has one. The engine is out of placement
 // until it has answered; one that is left unfit is ejected.
 func (r *Router) switchRole(n *node, m control.Move) {
@@ -37,27 +40,24 @@ func (r *Router) switchRole(n *node, m control.Move) {
 		r.set.Logger.Warn("role not switched", "engine", n.id, "reason", "engine did not get idle")
 		return
 	}
-	until := time.Now().Add(switchIdle)
-	for {
-		got, err := s.SwitchRole(ctx, n.control, engine.RoleSwitch{NewRole: string(m.To)})
-		switch {
-		case err == nil && got.Success:
-			r.own.do(func() {
-				n.forget() // what a switch leaves of its cache is not known
-				r.own.relabel(n, m, r.own.now())
-			})
-			return
-		case err != nil || !got.SafeToRestore:
-			r.set.Logger.Error("role switch failed", "engine", n.id, "reason", got.Message)
-			r.own.do(func() { r.own.eject(n, causeSwitch) })
-			return
-		case time.Now().After(until):
-			r.set.Logger.Warn("role not switched", "engine", n.id, "reason", got.Message)
+	if m.To == model.Prefill {
+		if err := r.refresh(ctx, s, n); err != nil {
+			r.set.Logger.Warn("role not switched", "engine", n.id, "reason", err.Error())
 			return
 		}
-		if !pause.For(ctx, switchPause) {
-			return
-		}
+	}
+	switch err := tell(ctx, s, n, string(m.To)); {
+	case err == nil:
+		r.own.do(func() {
+			n.forget() // what a switch leaves of its cache is not known
+			clear(n.keeps)
+			r.own.relabel(n, m, r.own.now())
+		})
+	case errors.Is(err, errNotIdle):
+		r.set.Logger.Warn("role not switched", "engine", n.id, "reason", err.Error())
+	default:
+		r.set.Logger.Error("role switch failed", "engine", n.id, "reason", err.Error())
+		r.own.do(func() { r.own.eject(n, causeSwitch) })
 	}
 }
 

@@ -187,7 +187,7 @@ func (r *Router) transfer(ctx context.Context, c, peer *candidate, produces bool
 	if !produces {
 		p, d = peer, c
 	}
-	switch x := r.set.cross(ctx, p.n, p.f, d.n); {
+	switch x := r.cross(ctx, p.n, p.f, d.n); {
 	case x.produce != nil:
 		return fmt.Errorf("prefill on %s: %w", p.n.id, x.produce)
 	case x.consume != nil:

@@ -1,0 +1,112 @@
+package router
+
+import (
+	"context"
+	"fmt"
+	"slices"
+	"time"
+
+	"github.com/narwhal-fleet/narwhal/internal/pause"
+	"github.com/narwhal-fleet/narwhal/runtime/engine"
+	"github.com/narwhal-fleet/narwhal/runtime/model"
+)
+
+// acquaint notes that d has met p. Where legs run at once, a decoding process keeps the address of each
+// prefilling one that it met until it changes its own role: one that prefills again after it did
+// something else is not found there.
+func (o *owner) acquaint(p, d *node) {
+	if !o.set.params.FixedRoles || p == d {
+		return
+	}
+	if d.keeps == nil {
+		d.keeps = map[*node]bool{}
+	}
+	d.keeps[p] = true
+}
+
+// cross is settings.cross between engines of the owner's.
+func (r *Router) cross(ctx context.Context, p *node, f facts, d *node) crossing {
+	r.own.do(func() { r.own.acquaint(p, d) })
+	return r.set.cross(ctx, p, f, d)
+}
+
+// strange means that the process of an engine is a new one: it knows nobody, and is met anew.
+func (o *owner) strange(n *node) {
+	clear(n.keeps)
+	for _, m := range o.nodes {
+		delete(m.keeps, n)
+	}
+}
+
+// refresh has the decode engines that keep a former address of n forget it: each takes the other role for a
+// moment, out of placement and idle, while another one decodes. An error leaves n where it is.
+func (r *Router) refresh(ctx context.Context, s engine.Switcher, n *node) error {
+	for {
+		var d *node
+		alone := false
+		r.own.do(func() {
+			i := slices.IndexFunc(r.own.nodes, func(m *node) bool { return m.keeps[n] && m.ejected == "" })
+			if i < 0 {
+				return
+			}
+			d = r.own.nodes[i]
+			alone = !slices.ContainsFunc(r.own.nodes, func(m *node) bool { return m != d && m != n && m.live() && m.role == model.Decode })
+			if !alone && !d.switching {
+				d.switching = true
+				r.own.publish()
+			} else {
+				alone = true
+			}
+		})
+		switch {
+		case d == nil:
+			return nil
+		case alone:
+			return fmt.Errorf("engine %s keeps its former address, and no other decodes meanwhile", d.id)
+		}
+		err := r.turn(ctx, s, d)
+		r.own.do(func() {
+			d.switching = false
+			if err == nil {
+				clear(d.keeps)
+			}
+			r.own.publish()
+		})
+		if err != nil {
+			return fmt.Errorf("engine %s keeps its former address: %w", d.id, err)
+		}
+	}
+}
+
+// turn has an idle decode engine prefill and decode again. One that stays between is ejected.
+func (r *Router) turn(ctx context.Context, s engine.Switcher, d *node) error {
+	if !r.idle(ctx, d) {
+		return errNotIdle
+	}
+	for i, role := range []string{engine.RolePrefill, engine.RoleDecode} {
+		if err := tell(ctx, s, d, role); err != nil {
+			if i > 0 || err != errNotIdle {
+				r.own.do(func() { r.own.eject(d, causeSwitch) })
+			}
+			return err
+		}
+	}
+	return nil
+}
+
+// tell has an engine take a role; errNotIdle says that it stays as it is.
+func tell(ctx context.Context, s engine.Switcher, n *node, role string) error {
+	for until := time.Now().Add(switchIdle); ; {
+		got, err := s.SwitchRole(ctx, n.control, engine.RoleSwitch{NewRole: role})
+		switch {
+		case err != nil:
+			return err
+		case got.Success:
+			return nil
+		case !got.SafeToRestore:
+			return fmt.Errorf("role switch failed: %s", engine.Printable(got.Message, 200))
+		case time.Now().After(until) || !pause.For(ctx, switchPause):
+			return errNotIdle
+		}
+	}
+}
