@@ -35,6 +35,7 @@ func trusts(v gates.View) bool { return len(v.Fleet.Deploy.Sign.Trust) > 0 }
 
 const proofScript = `umask 022; LC_ALL=C; export LC_ALL
 root=%[1]s; want=%[2]s; d=$root/releases/$want; b=$d/narwhal; k=$root/trust
+w=
 have() { command -v "$1" >/dev/null 2>&1; }
 how=none got=-
 if have sha256sum; then how=sha256sum got=$(sha256sum <"$b"); elif have shasum; then how=shasum got=$(shasum -a 256 <"$b"); elif have openssl; then how=openssl got=$(openssl dgst -sha256 -r <"$b"); fi
@@ -46,8 +47,10 @@ if %[3]t; then
   if [ -d "$k" ]; then echo "trust held"; else t=$k.$$; mkdir -p "$t" && %[4]s mv "$t" "$k" && echo "trust pinned"; fi
   sig=unchecked by='the host has neither openssl nor a release that can'
   if have openssl; then
-    w=$(mktemp -d "$d/.proof.XXXXXX") || exit 4
+    rm -rf "$d"/.proof.*
     trap 'rm -rf "$w"' EXIT
+    trap 'exit 4' HUP INT PIPE TERM
+    w=$(mktemp -d "$d/.proof.XXXXXX") || exit 4
     sed -n 's/.*"payload":"\([A-Za-z0-9+/=]*\)".*/\1/p' "$d/release.json" | openssl base64 -d -A >"$w/p"
     sed -n 's/.*"sig":"\([A-Za-z0-9+/=]*\)".*/\1/p' "$d/release.json" | openssl base64 -d -A >"$w/s"
     n=$(wc -c <"$w/p"); { printf 'DSSEv1 28 application/vnd.in-toto+json %%d ' "$((n))"; cat "$w/p"; } >"$w/m"
