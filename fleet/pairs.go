@@ -72,6 +72,9 @@ func (f Fleet) oneRoleEach() bool { return f.Engine.Dialect == "sglang" }
 // HandsOver reports whether the roles of the file let one engine hand over to another: any where a
 // role is a label, only from prefill to decode where it is a state of the process.
 func (f Fleet) HandsOver(from, to string) bool {
+	if !f.oneRoleEach() {
+		return true
+	}
 	for _, e := range f.Engines {
 		if e.IID == from && !f.gives(e) || e.IID == to && !f.takes(e) {
 			return false

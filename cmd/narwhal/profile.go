@@ -189,10 +189,7 @@ func (a *app) profiled(ctx context.Context, f profileFlags, d *preflight.Direct)
 
 func (a *app) measureEngines(ctx context.Context, f profileFlags, d *preflight.Direct) (preflight.Profiling, error) {
 	var busy []string
-	asked, err := d.Measures(f.only)
-	if err != nil {
-		return preflight.Profiling{}, err
-	}
+	asked := d.Measures(f.only)
 	loads := d.Loads(ctx, asked)
 	for _, e := range asked {
 		if l := loads[e]; l.Busy() {

@@ -35,7 +35,6 @@ func trusts(v gates.View) bool { return len(v.Fleet.Deploy.Sign.Trust) > 0 }
 
 const proofScript = `umask 022; LC_ALL=C; export LC_ALL
 root=%[1]s; want=%[2]s; d=$root/releases/$want; b=$d/narwhal; k=$root/trust
-w=
 have() { command -v "$1" >/dev/null 2>&1; }
 how=none got=-
 if have sha256sum; then how=sha256sum got=$(sha256sum <"$b"); elif have shasum; then how=shasum got=$(shasum -a 256 <"$b"); elif have openssl; then how=openssl got=$(openssl dgst -sha256 -r <"$b"); fi
@@ -48,6 +47,7 @@ if %[3]t; then
   sig=unchecked by='the host has neither openssl nor a release that can'
   if have openssl; then
     rm -rf "$d"/.proof.*
+    w=
     trap 'rm -rf "$w"' EXIT
     trap 'exit 4' HUP INT PIPE TERM
     w=$(mktemp -d "$d/.proof.XXXXXX") || exit 4

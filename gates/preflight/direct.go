@@ -56,16 +56,15 @@ func NewDirect(f fleet.Fleet) *Direct {
 }
 
 // steps of the gate's plan that make the wanted evidence on engines.
-func (d *Direct) steps(wants func(record.Key) bool) ([]gates.Step, error) {
-	var out []gates.Step
-	for _, iid := range d.Fleet.EngineIDs() {
-		p, err := planned(d.seen(iid), func(k record.Key) bool { return len(k.Subjects()) == 1 && k.Subjects()[0] == iid && wants(k) })
-		if err != nil {
-			return nil, err
+func (d *Direct) steps(wants func(record.Key) bool) (out []gates.Step) {
+	for _, e := range d.asLive().Engines {
+		for _, s := range engineSteps(d.seen(e.IID), e) {
+			if wants(s.Yields) {
+				out = append(out, s)
+			}
 		}
-		out = append(out, slices.DeleteFunc(p.Steps, func(s gates.Step) bool { return len(s.Argv) == 0 })...)
 	}
-	return out, nil
+	return out
 }
 
 // answer is what a step brought.

@@ -92,19 +92,18 @@ func (x *checkup) noteLoads() {
 // look asks every engine what it is, and such as the check is about for their pace.
 func (x *checkup) look(ctx context.Context) error {
 	unpaced := map[string]string{}
-	steps, err := x.steps(func(k record.Key) bool { return k.Kind() == "engine" })
-	if err != nil {
-		return err
-	}
+	steps := x.steps(func(k record.Key) bool { return k.Kind() == "engine" })
 	for i, s := range steps {
 		why := x.idle(s)
 		if x.names(s.Engine) {
 			unpaced[s.Engine] = why
 		}
 		if why != "" || !x.names(s.Engine) {
-			if steps[i].Argv, err = withoutPace(s.Argv); err != nil {
+			argv, err := withoutPace(s.Argv)
+			if err != nil {
 				return err
 			}
+			steps[i].Argv = argv
 		}
 	}
 	for _, a := range x.run(ctx, steps, x.Direct.ask) {
@@ -182,12 +181,9 @@ func (x *checkup) drills(ctx context.Context) error {
 	if !x.Drills {
 		return nil
 	}
-	steps, err := x.steps(func(k record.Key) bool {
+	steps := x.steps(func(k record.Key) bool {
 		return (k.Kind() == "abort" || k.Kind() == "lease") && x.names(k.Subjects()[0])
 	})
-	if err != nil {
-		return err
-	}
 	var may []gates.Step
 	for _, s := range steps {
 		why := x.idle(s)

@@ -15,11 +15,7 @@ import (
 // fail do not end the others.
 func (d *Direct) Measure(ctx context.Context, only []string) (Profiling, error) {
 	out := Profiling{Engines: map[string]Measured{}, Failed: map[string]error{}}
-	steps, err := d.sweeps(only)
-	if err != nil {
-		return out, err
-	}
-	for _, a := range d.run(ctx, steps, d.sweep) {
+	for _, a := range d.run(ctx, d.sweeps(only), d.sweep) {
 		var m Measured
 		if a.err == nil {
 			a.err = json.Unmarshal(a.data, &m)
@@ -37,7 +33,7 @@ func (d *Direct) Measure(ctx context.Context, only []string) (Profiling, error) 
 }
 
 // sweeps are the steps that measure.
-func (d *Direct) sweeps(only []string) ([]gates.Step, error) {
+func (d *Direct) sweeps(only []string) []gates.Step {
 	return d.steps(func(k record.Key) bool {
 		return k.Kind() == "profile" && (len(only) == 0 || slices.Contains(only, k.Subjects()[0]))
 	})
@@ -45,18 +41,14 @@ func (d *Direct) sweeps(only []string) ([]gates.Step, error) {
 
 // Measures are the engines that Measure asks, in the fleet's order: those that answer together with
 // the measured ones as well.
-func (d *Direct) Measures(only []string) ([]string, error) {
-	steps, err := d.sweeps(only)
-	if err != nil {
-		return nil, err
-	}
+func (d *Direct) Measures(only []string) []string {
 	asked := map[string]bool{}
-	for _, s := range steps {
+	for _, s := range d.sweeps(only) {
 		for _, e := range enginesOf(s) {
 			asked[e] = true
 		}
 	}
-	return slices.DeleteFunc(d.Fleet.EngineIDs(), func(e string) bool { return !asked[e] }), nil
+	return slices.DeleteFunc(d.Fleet.EngineIDs(), func(e string) bool { return !asked[e] })
 }
 
 // sweep measures one engine, which must be one process from first to last.

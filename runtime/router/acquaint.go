@@ -2,6 +2,7 @@ package router
 
 import (
 	"context"
+	"errors"
 	"fmt"
 	"slices"
 	"time"
@@ -81,11 +82,11 @@ func (r *Router) refresh(ctx context.Context, s engine.Switcher, n *node) error 
 // turn has an idle decode engine prefill and decode again. One that stays between is ejected.
 func (r *Router) turn(ctx context.Context, s engine.Switcher, d *node) error {
 	if !r.idle(ctx, d) {
-		return errNotIdle
+		return fmt.Errorf("%w: it did not get idle", errKeeps)
 	}
 	for i, role := range []string{engine.RolePrefill, engine.RoleDecode} {
 		if err := tell(ctx, s, d, role); err != nil {
-			if i > 0 || err != errNotIdle {
+			if i > 0 || !errors.Is(err, errKeeps) {
 				r.own.do(func() { r.own.eject(d, causeSwitch) })
 			}
 			return err
@@ -94,7 +95,7 @@ func (r *Router) turn(ctx context.Context, s engine.Switcher, d *node) error {
 	return nil
 }
 
-// tell has an engine take a role; errNotIdle says that it stays as it is.
+// tell has an engine take a role; errKeeps with its reason says that it stays as it is.
 func tell(ctx context.Context, s engine.Switcher, n *node, role string) error {
 	for until := time.Now().Add(switchIdle); ; {
 		got, err := s.SwitchRole(ctx, n.control, engine.RoleSwitch{NewRole: role})
@@ -106,7 +107,7 @@ func tell(ctx context.Context, s engine.Switcher, n *node, role string) error {
 		case !got.SafeToRestore:
 			return fmt.Errorf("role switch failed: %s", engine.Printable(got.Message, 200))
 		case time.Now().After(until) || !pause.For(ctx, switchPause):
-			return errNotIdle
+			return fmt.Errorf("%w: %s", errKeeps, engine.Printable(got.Message, 200))
 		}
 	}
 }

@@ -101,15 +101,20 @@ func (o *owner) eject(n *node, cause string) {
 	o.event("engine_ejected", o.now(), map[string]any{"iid": n.id, "cause": cause})
 }
 
-func (o *owner) readmit(n *node, f facts, evidence string) {
-	n.ejected, n.misses, n.verifying = "", 0, ""
-	clear(n.streak)
-	clear(n.sources)
+// accept makes the process that was examined the one that serves.
+func (o *owner) accept(n *node, f facts) {
 	if n.known && !n.facts.identity.Same(f.identity) {
 		o.strange(n)
 	}
 	n.facts, n.known, n.counters, n.incarnation = f, true, nil, ""
 	n.forget()
+}
+
+func (o *owner) readmit(n *node, f facts, evidence string) {
+	n.ejected, n.misses, n.verifying = "", 0, ""
+	clear(n.streak)
+	clear(n.sources)
+	o.accept(n, f)
 	o.n.readmissions[[2]string{n.id, evidence}]++
 	o.publish()
 	o.set.Logger.Info("engine readmitted", "engine", n.id, "evidence", evidence)

@@ -6,14 +6,22 @@ import (
 	"github.com/narwhal-fleet/narwhal/runtime/engine/splice"
 )
 
-// entire judges an answer that came whole, as events are judged one by one: it has each choice that
-// was asked for, once and to its end.
-func (c *chunk) entire(chat bool, most int) error {
+// fault is the error that an answer with status 200 is or ends with; nil for none.
+func (c *chunk) fault() error {
 	if len(c.err) > 0 {
 		return fmt.Errorf("error in an answer with status 200: %s", c.err)
 	}
 	if failed(c.finish) {
 		return fmt.Errorf("finish reason %q", c.finish)
+	}
+	return nil
+}
+
+// entire judges an answer that came whole, as events are judged one by one: it has each choice that
+// was asked for, once and to its end.
+func (c *chunk) entire(chat bool, most int) error {
+	if err := c.fault(); err != nil {
+		return err
 	}
 	output := outText
 	if chat {

@@ -130,14 +130,13 @@ func (q *request) prefillOf(ctx context.Context, l *claim, n int, leg []byte) *f
 // firstOf judges the answer of a prefill leg that runs beside its decode leg: one choice, without an error.
 func firstOf(raw []byte) error {
 	c, ok := readChunk(raw)
-	switch {
-	case !ok:
+	if !ok {
 		return errors.New("answer is no JSON object")
-	case len(c.err) > 0:
-		return fmt.Errorf("error in an answer with status 200: %s", c.err)
-	case failed(c.finish):
-		return fmt.Errorf("finish reason %q", c.finish)
-	case len(c.choices) != 1:
+	}
+	if err := c.fault(); err != nil {
+		return err
+	}
+	if len(c.choices) != 1 {
 		return fmt.Errorf("%d choices, want one", len(c.choices))
 	}
 	return nil

@@ -141,11 +141,7 @@ func (o *owner) takeBack(c *candidate) {
 	}
 	o.unhold(n, endLifecycle)
 	o.absolve(n, classes...)
-	if n.known && !n.facts.identity.Same(c.f.identity) {
-		o.strange(n)
-	}
-	n.facts, n.known, n.incarnation, n.counters = c.f, true, "", nil
-	n.forget()
+	o.accept(n, c.f)
 	n.draining, n.state, n.fault, n.newStart = false, stateActive, "", ptr(c.f.identity.ProcessStart)
 	_ = o.adopt(n)
 }

@@ -20,7 +20,7 @@ func (r *Router) validateWave(ctx context.Context, engines []string) (no *refuse
 		case o.wave == "" && o.required == "":
 			no = conflict("no whole-wave drain is active")
 		case o.wave == "":
-			o.takeRequired()
+			no = o.takeRequired()
 		}
 		for _, n := range o.nodes {
 			switch {
@@ -52,22 +52,16 @@ func (r *Router) validateWave(ctx context.Context, engines []string) (no *refuse
 
 // takeRequired makes the wave that an ejection asks for: what served last is what was to be
 // replaced, whether its engine was restarted since then or not.
-func (o *owner) takeRequired() {
-	o.wave = requestID()
-	for _, n := range o.nodes {
-		o.take(n, o.wave, defaultDrain)
+func (o *owner) takeRequired() *refusedOrder {
+	held, no := o.drainAll(nil, defaultDrain)
+	for _, n := range held {
 		if n.known {
 			n.oldStart = ptr(n.facts.identity.ProcessStart)
-		}
-	}
-	o.lifecycleEvent(nil, "wave_started", eventField{"engines", engineIDs(o.nodes)})
-	for _, n := range o.nodes {
-		if n.oldStart != nil {
 			o.lifecycleEvent(n, "process_recorded", eventField{"process_start", *n.oldStart})
 		}
 		o.settleDrain(n, o.now())
 	}
-	o.publish()
+	return no
 }
 
 // endWave judges the validation of a wave: all engines return, or the wave goes on.

@@ -21,7 +21,8 @@ const (
 
 const causeSwitch = "role_switch"
 
-var errNotIdle = errors.New("it did not get idle")
+// errKeeps means that an engine keeps its role and is as it was.
+var errKeeps = errors.New("it keeps its role")
 
 // switchRole changes the role of a live process that has one. The engine is out of placement
 // until it has answered; one that is left unfit is ejected.
@@ -53,7 +54,7 @@ func (r *Router) switchRole(n *node, m control.Move) {
 			clear(n.keeps)
 			r.own.relabel(n, m, r.own.now())
 		})
-	case errors.Is(err, errNotIdle):
+	case errors.Is(err, errKeeps):
 		r.set.Logger.Warn("role not switched", "engine", n.id, "reason", err.Error())
 	default:
 		r.set.Logger.Error("role switch failed", "engine", n.id, "reason", err.Error())

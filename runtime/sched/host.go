@@ -16,12 +16,11 @@ func (w *weighing) host() bool {
 	if par.Lend == 0 || par.FixedRoles || w.same || w.stands {
 		return false
 	}
-	w.late = false
 	n, best := len(w.ds), int64(math.MaxInt64)
 	for i := range w.ps[:w.own] {
 		p := &w.ps[i]
 		e := &w.s.Engines[p.index]
-		if p.Dropped != "" || e.Pinned || e.Later == nil || p.Parts.Queue > hostQueue*par.TTFT || len(w.ds) == cap(w.ds) {
+		if p.Dropped != "" || e.Pinned || e.Later == nil || p.Parts.Queue > hostQueue*par.TTFT {
 			continue
 		}
 		d := side(&w.ds, e.ID, p.index)
@@ -32,7 +31,7 @@ func (w *weighing) host() bool {
 		}
 		cost := micro(p.Cost + d.Cost - d.apart)
 		if len(w.ds) == n+1 || cost < best || cost == best && w.sooner(d, &w.ds[w.j]) {
-			w.i, w.j, best = i, len(w.ds)-1, cost
+			w.i, w.j, w.late, best = i, len(w.ds)-1, false, cost
 		}
 	}
 	w.x.decodes = w.ds
