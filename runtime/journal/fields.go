@@ -171,6 +171,7 @@ const inputsTable = `
 now | number | s, router | - | When it was decided.
 handoff_s | number | s | - | Mean delay of a KV transfer between two engines.
 engines | list | - | - | Each engine as the router saw it, in the order of the fleet file; curves stand in the meta line.
+barred | list | - | while there are some | Pairs over which no request is split: p and d are which engines, from 0.
 asked | list | - | when residents mattered | What was asked of the residents of engines, and the answer; at most 4,096.
 asked[].engine | int | - | - | Which engine, from 0.
 asked[].at | number | s, router | of seats | The moment that was asked for.

@@ -95,7 +95,7 @@ held_s | number | s | - | -
 engine_probe: A suspect was probed.
 iid | string | - | - | -
 kind | string | - | - | verify_health or verify_inference.
-outcome | string | - | - | passed, failed, inconclusive, producer_failed, consumer_failed or unavailable.
+outcome | string | - | - | passed, failed, inconclusive, producer_failed, consumer_failed, pair_failed (it is well with another producer) or unavailable.
 producer | string or null | - | of verify_inference | Engine whose KV the suspect read; null: it was asked alone.
 recorded_producer | string or null | - | of verify_inference | Engine with whose KV it had failed.
 producer_class | string | - | of producer_failed | Breaker class of the producer's failure, which says nothing of the suspect.
@@ -104,6 +104,17 @@ consumer_class | string | - | of consumer_failed | Breaker class of the consumer
 prefill_class | string | - | where that leg failed | Breaker class of the prefilling leg's failure.
 decode_class | string | - | where that leg failed | Breaker class of the decoding leg's failure.
 reason | string | - | of unavailable | no_producer or no_consumer.
+
+pair_barred: KV does not arrive over a pair of engines although both are well with others: no request is split over it.
+producer | string | - | - | Prefill engine of the pair.
+consumer | string | - | - | Decode engine of the pair.
+error | string | - | - | What a probe over the pair saw.
+
+pair_restored: Requests may be split over it again.
+producer | string | - | - | -
+consumer | string | - | - | -
+cause | string | - | - | passed (a probe), process or role (one of the two is another process, or another role's, since).
+barred_s | number | s | - | -
 
 engine_probation: An engine makes tokens slower than its band allows, and others are preferred; or no longer.
 iid | string | - | - | -

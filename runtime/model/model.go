@@ -176,6 +176,15 @@ type Snapshot struct {
 	// Handoff is the mean delay of the KV transfer between two engines, in seconds.
 	Handoff float64      `json:"handoff_s"`
 	Engines []EngineView `json:"engines"`
+	// Barred are pairs over which KV does not arrive although both engines are well: no request is split
+	// over them.
+	Barred []Edge `json:"barred,omitempty"`
+}
+
+// Edge is a prefill engine and the decode engine that reads its KV, as indices of a snapshot's engines.
+type Edge struct {
+	Prefill int `json:"p"`
+	Decode  int `json:"d"`
 }
 
 // Request is what placement needs to know of one attempt.

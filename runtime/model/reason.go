@@ -20,6 +20,7 @@ const (
 	ReasonAvoided    Reason = "avoided"
 	ReasonDown       Reason = "down"
 	ReasonRole       Reason = "role"
+	ReasonBarred     Reason = "barred" // KV does not arrive over the pair
 )
 
 // Reasons of a rejection, an expiry or a failure.

@@ -33,7 +33,7 @@ type resident struct {
 
 // snapshot builds the fleet of a decision again.
 func (f *Fleet) snapshot(p model.Params, curves map[string]profile.Curve) (model.Snapshot, *answers, error) {
-	s := model.Snapshot{At: f.Now, Params: p, Handoff: f.Handoff, Engines: f.Engines}
+	s := model.Snapshot{At: f.Now, Params: p, Handoff: f.Handoff, Engines: f.Engines, Barred: f.Barred}
 	a := &answers{occupied: map[question]Answer{}, slack: map[int]float64{}}
 	if len(f.Engines) > maxEngines {
 		return s, a, fmt.Errorf("it has %d engines, at most %d are replayed", len(f.Engines), maxEngines)

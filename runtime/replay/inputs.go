@@ -15,6 +15,7 @@ type Fleet struct {
 	Now     float64            `json:"now"`
 	Handoff float64            `json:"handoff_s"`
 	Engines []model.EngineView `json:"engines"`
+	Barred  []model.Edge       `json:"barred,omitempty"`
 	Asked   []Answer           `json:"asked,omitempty"`
 	// Cut means that more was asked than is kept.
 	Cut bool `json:"asked_cut,omitempty"`
@@ -82,7 +83,7 @@ func (n *Notes) Watch(s *model.Snapshot) {
 
 // Fleet returns the snapshot with what was asked since it is watched.
 func (n *Notes) Fleet(s *model.Snapshot) Fleet {
-	f := Fleet{Now: s.At, Handoff: s.Handoff, Engines: slices.Clone(s.Engines), Asked: slices.Clone(n.asked), Cut: n.cut}
+	f := Fleet{Now: s.At, Handoff: s.Handoff, Engines: slices.Clone(s.Engines), Barred: slices.Clone(s.Barred), Asked: slices.Clone(n.asked), Cut: n.cut}
 	for i := range f.Engines {
 		f.Engines[i].Later = nil
 	}

@@ -12,6 +12,9 @@ import (
 	"github.com/narwhal-fleet/narwhal/runtime/model"
 )
 
+// errNoOther means that an engine is needed where it is.
+var errNoOther = errors.New("no other decodes meanwhile")
+
 // acquaint notes that d has met p. Where legs run at once, a decoding process keeps the address of each
 // prefilling one that it met until it changes its own role: one that prefills again after it did
 // something else is not found there.
@@ -37,6 +40,7 @@ func (o *owner) strange(n *node) {
 	for _, m := range o.nodes {
 		delete(m.keeps, n)
 	}
+	o.unbarAll(n, unbarProcess)
 }
 
 // refresh has the decode engines that keep a former address of n forget it: each takes the other role for a
@@ -44,39 +48,45 @@ func (o *owner) strange(n *node) {
 func (r *Router) refresh(ctx context.Context, s engine.Switcher, n *node) error {
 	for {
 		var d *node
-		alone := false
 		r.own.do(func() {
-			i := slices.IndexFunc(r.own.nodes, func(m *node) bool { return m.keeps[n] && m.ejected == "" })
-			if i < 0 {
-				return
-			}
-			d = r.own.nodes[i]
-			alone = !slices.ContainsFunc(r.own.nodes, func(m *node) bool { return m != d && m != n && m.live() && m.role == model.Decode })
-			if !alone && !d.switching {
-				d.switching = true
-				r.own.publish()
-			} else {
-				alone = true
+			if i := slices.IndexFunc(r.own.nodes, func(m *node) bool { return m.keeps[n] && m.ejected == "" }); i >= 0 {
+				d = r.own.nodes[i]
 			}
 		})
-		switch {
-		case d == nil:
+		if d == nil {
 			return nil
-		case alone:
-			return fmt.Errorf("engine %s keeps its former address, and no other decodes meanwhile", d.id)
 		}
-		err := r.turn(ctx, s, d)
-		r.own.do(func() {
-			d.switching = false
-			if err == nil {
-				clear(d.keeps)
-			}
-			r.own.publish()
-		})
-		if err != nil {
+		if err := r.renew(ctx, s, d, n); err != nil {
 			return fmt.Errorf("engine %s keeps its former address: %w", d.id, err)
 		}
 	}
+}
+
+// renew has a decode engine forget the addresses that it keeps: it takes the other role for a moment, out of
+// placement and idle, while one other than n decodes.
+func (r *Router) renew(ctx context.Context, s engine.Switcher, d, n *node) error {
+	var err error
+	r.own.do(func() {
+		alone := !slices.ContainsFunc(r.own.nodes, func(m *node) bool { return m != d && m != n && m.live() && m.role == model.Decode })
+		if alone || d.switching {
+			err = errNoOther
+			return
+		}
+		d.switching = true
+		r.own.publish()
+	})
+	if err != nil {
+		return err
+	}
+	err = r.turn(ctx, s, d)
+	r.own.do(func() {
+		d.switching = false
+		if err == nil {
+			clear(d.keeps)
+		}
+		r.own.publish()
+	})
+	return err
 }
 
 // turn has an idle decode engine prefill and decode again. One that stays between is ejected.

@@ -175,6 +175,7 @@ func (r *Router) probe(ctx context.Context, sweep, readmit bool) {
 		}
 	}
 	if readmit {
+		r.retryBarred()
 		for _, n := range r.suspects() {
 			r.background.Go(func() { r.interrogate(n, probeInference) })
 		}

@@ -39,6 +39,7 @@ func (q *request) end(f *failure) {
 		}
 		if q.answered && q.claim != nil {
 			q.kept(o, q.claim)
+			o.eased(q.claim)
 		}
 		if q.handoffDelay > 0 && q.claim != nil {
 			o.learnHandoff(q.handoffDelay, q.claim)

@@ -48,6 +48,11 @@ func (o *owner) ownSeries(s *series) {
 		late += o.n.alarms[[2]string{n.id, alarmLateNotice}]
 	}
 	s.count("router_late_notifications_total", late)
+	for e, x := range o.edges {
+		if x.barred {
+			s.put("router_barred_pair", 1, e.p.id, e.d.id)
+		}
+	}
 	o.tenantSeries(s)
 }
 

@@ -205,6 +205,7 @@ router_stripped_fields_total c field Client fields that no engine was given.
 router_stray_handoffs_total c - Handoffs that nobody read: their blocks stay until the lease ends.
 router_engine_alarms_total c iid,alarm What engines' own counters say went wrong although every answer was good.
 router_late_notifications_total c - Of those, notifications of a handoff after its expiry.
+router_barred_pair g producer,consumer 1 while no request is split over the pair.
 router_tenant_inflight g tenant Requests of a tenant in the router.
 router_tenant_share g tenant Seats that a tenant may count on beside who else has demand now.
 router_tenant_admitted_total c tenant Requests of a tenant that got a seat; _removed stands for all that the file names no more.

@@ -43,6 +43,7 @@ type owner struct {
 	last       *control.Decision
 	decisions  map[string]int
 	moves      map[string]int
+	edges      map[edge]*strain // those that failed lately, or are barred
 	budget     budget
 	drifts     drift.State
 	passAt     float64 // of the last look at drift
@@ -103,7 +104,7 @@ type refusedFlip struct {
 
 func newOwner(set *settings, nodes []*node, start time.Time, run string) *owner {
 	o := &owner{set: set, start: start, run: run, nodes: nodes, ops: make(chan op), done: make(chan struct{}),
-		decisions: map[string]int{}, moves: map[string]int{}, n: newCounters(),
+		edges: map[edge]*strain{}, decisions: map[string]int{}, moves: map[string]int{}, n: newCounters(),
 		budget: newBudget(set.Fleet.Serving.RetryBudget, set.Fleet.Serving.RetryReplenish), drifts: drift.New(set.drift())}
 	o.ctl = control.New(set.control, 0)
 	o.publish()
@@ -244,7 +245,7 @@ func (o *owner) snapshot(now float64) model.Snapshot {
 			o.views[i].Penalty = o.set.Fleet.Recovery.Health.ProbationPenaltyS
 		}
 	}
-	return model.Snapshot{At: now, Params: o.set.params, Handoff: o.handoff, Engines: o.views}
+	return model.Snapshot{At: now, Params: o.set.params, Handoff: o.handoff, Engines: o.views, Barred: o.barred()}
 }
 
 func (o *owner) node(id string) *node {

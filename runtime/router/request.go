@@ -177,6 +177,7 @@ func (q *request) run() *failure {
 			f.source = *q.row.Prefill
 		}
 		q.r.weigh(f, q.claim)
+		q.r.strain(f, q.claim)
 		wait, why := q.mayRetry(f, attempt)
 		if why == outputStarted && q.mayContinue(f) {
 			wait, why = 0, continued

@@ -72,9 +72,13 @@ func (o *owner) breakerState() object {
 			verifying = append(verifying, object{"iid": n.id, "kind": n.verifying})
 		}
 	}
-	return object{"failures": failures, "verifying": verifying,
+	doc := object{"failures": failures, "verifying": verifying,
 		"ejections": pairs(o.n.ejections, "cause"), "hold_starts": pairs(o.n.holdStarts, "kind"), "hold_ends": triples(o.n.holdEnds, "kind", "cause"),
 		"probes": triples(o.n.probes, "kind", "outcome"), "readmissions": pairs(o.n.readmissions, "evidence")}
+	if list := o.barredState(); len(list) > 0 {
+		doc["barred_pairs"] = list
+	}
+	return doc
 }
 
 // pairs lists counts by engine and one more word.

@@ -19,6 +19,7 @@ const (
 	outcomeProducer     = "producer_failed"
 	outcomeConsumer     = "consumer_failed"
 	outcomeUnavailable  = "unavailable"
+	outcomePair         = "pair_failed"
 )
 
 // path is one way on which a suspect is asked for a token again. With neither peer it
@@ -67,17 +68,18 @@ func (o *owner) paths(n *node) (list []path) {
 }
 
 func (o *owner) path(n *node, recorded string) path {
+	other := func(m *node) bool { return m != n }
 	x := path{recorded: recorded, facts: n.facts}
 	paired := o.set.dialect.Concurrent() && !o.aggregated
 	if n.role == model.Prefill && (paired || !o.set.dialect.Concurrent() && recorded == "") {
-		if x.consumer = o.idlest(model.Decode, n); x.consumer == nil && paired {
+		if x.consumer = o.idlest(model.Decode, other); x.consumer == nil && paired {
 			x.missing = "no_consumer"
 		}
 		return x
 	}
 	if recorded != "" || paired {
 		if x.producer = o.node(recorded); x.producer == nil || x.producer == n || !x.producer.live() {
-			x.producer = o.idlest(model.Prefill, n)
+			x.producer = o.idlest(model.Prefill, other)
 		}
 		if x.producer != nil {
 			x.facts = x.producer.facts
@@ -88,12 +90,12 @@ func (o *owner) path(n *node, recorded string) path {
 	return x
 }
 
-// idlest is the live engine of a role with the fewest requests, without one; nil for none.
-func (o *owner) idlest(role model.Role, without *node) *node {
+// idlest is the live engine of a role with the fewest requests among those that may; nil for none.
+func (o *owner) idlest(role model.Role, may func(*node) bool) *node {
 	var best *node
 	load := func(m *node) int { return len(m.prefilling) + len(m.pending) + len(m.decoding) }
 	for _, m := range o.nodes {
-		if m != without && m.live() && m.role == role && (best == nil || load(m) < load(best)) {
+		if m.live() && m.role == role && may(m) && (best == nil || load(m) < load(best)) {
 			best = m
 		}
 	}
@@ -136,7 +138,7 @@ func (r *Router) try(ctx context.Context, n *node, x path) verdict {
 }
 
 // retest tries every path of a suspect again, tells of each, and returns the word for all:
-// failed if one has, passed if all have, else what is still open.
+// failed if one has, passed if all have or only the pair fails, else what is still open.
 func (r *Router) retest(ctx context.Context, n *node) (outcome string, err error) {
 	var list []path
 	r.own.do(func() { list = r.own.paths(n) })
@@ -146,19 +148,30 @@ func (r *Router) retest(ctx context.Context, n *node) (outcome string, err error
 		if r.life.Err() != nil || ctx.Err() != nil {
 			return outcomeInconclusive, context.Cause(ctx)
 		}
+		if r.onlyEdge(ctx, n, v) {
+			v.outcome = outcomePair
+		}
 		r.own.do(func() {
 			r.own.n.probes[[3]string{n.id, probeInference, v.outcome}]++
 			r.own.event("engine_probe", r.own.now(), v.fields(n))
+			if v.outcome == outcomePair {
+				r.own.bar(edge{v.producer, n}, v.legs)
+			}
 		})
 		switch {
 		case v.outcome == outcomeFailed:
 			return v.outcome, v.err
-		case v.outcome != outcomePassed:
+		case v.outcome != outcomePassed && v.outcome != outcomePair:
 			outcome, err = v.outcome, v.err
 		}
 		r.blameWitness(v)
 	}
 	return outcome, err
+}
+
+// onlyEdge reports whether a suspect fails with one producer and is well with another one.
+func (r *Router) onlyEdge(ctx context.Context, n *node, v verdict) bool {
+	return v.producer != nil && v.legs.edge(r.set.dialect.Concurrent()) && r.elsewhere(ctx, edge{v.producer, n})
 }
 
 // blameWitness counts a failed leg of a probe against the peer that failed it.

@@ -55,6 +55,7 @@ func TestSuspectsPathsAreRetested(t *testing.T) {
 		{"two with one stand-in", []string{"p0", "p1"}, []string{"p0"}, nil, []string{"passed p0 p1"}, "", false},
 		{"no producer is left", []string{"p0"}, []string{"p0", "p1"}, nil, []string{"passed p0 -"}, "", false},
 		{"its read fails", []string{"p0", "p1"}, nil, map[string]simulated.Injection{"d0": {Kind: "read-failure", Count: -1}}, []string{"failed p0 p0"}, causeInference, false},
+		{"the read of one of them fails", []string{"p0", "p1"}, nil, map[string]simulated.Injection{"d0": {Kind: "read-failure", Count: -1, From: -1}}, []string{"pair_failed p0 p0", "passed p1 p1"}, "", false},
 		{"the producer fails", []string{"p0"}, nil, map[string]simulated.Injection{"p0": {Kind: "leg1-status", Status: 500, Count: 1}}, []string{"producer_failed p0 p0"}, "", true},
 		{"one of two fails", []string{"p0", "p1"}, nil, map[string]simulated.Injection{"p0": {Kind: "drop-handoff", Count: 1}}, []string{"producer_failed p0 p0", "passed p1 p1"}, "", true},
 	} {
@@ -71,6 +72,9 @@ func TestSuspectsPathsAreRetested(t *testing.T) {
 				}
 			})
 			for iid, in := range c.inject {
+				if in.From < 0 {
+					in.From = b.engine("p0").SidePort()
+				}
 				b.inject(iid, in)
 			}
 			b.router.interrogate(n, probeInference)

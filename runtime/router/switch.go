@@ -52,6 +52,7 @@ func (r *Router) switchRole(n *node, m control.Move) {
 		r.own.do(func() {
 			n.forget() // what a switch leaves of its cache is not known
 			clear(n.keeps)
+			r.own.unbarAll(n, unbarRole)
 			r.own.relabel(n, m, r.own.now())
 		})
 	case errors.Is(err, errKeeps):

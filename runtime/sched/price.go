@@ -1,10 +1,17 @@
 package sched
 
-import "github.com/narwhal-fleet/narwhal/runtime/model"
+import (
+	"slices"
 
-// room names what D lacks to hold the request at the moment its prefill on P is expected to
-// end. Residents that will have left by then free their seats.
+	"github.com/narwhal-fleet/narwhal/runtime/model"
+)
+
+// room names what keeps the request off a pair: it is barred, or what D lacks to hold the request at the
+// moment its prefill on P is expected to end. Residents that will have left by then free their seats.
 func (w *weighing) room(p, d *Side) model.Reason {
+	if w.barred(p, d) {
+		return model.ReasonBarred
+	}
 	if d.from > p.ends() && !w.late {
 		return model.ReasonTPOT
 	}
@@ -21,6 +28,11 @@ func (w *weighing) room(p, d *Side) model.Reason {
 		return model.ReasonKVCapacity
 	}
 	return ""
+}
+
+// barred reports whether the KV of P does not arrive on D.
+func (w *weighing) barred(p, d *Side) bool {
+	return len(w.s.Barred) > 0 && slices.Contains(w.s.Barred, model.Edge{Prefill: p.index, Decode: d.index})
 }
 
 // free is when the decode engine of a pair has done its prefill work, with that of the request if it

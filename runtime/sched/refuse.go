@@ -21,17 +21,18 @@ func (w *weighing) refused() Decision {
 			continue
 		}
 		// Of the decode engines with room, the soonest tells whether any is soon enough.
-		if !w.shared && soonest != nil {
+		one := !w.shared && len(w.s.Barred) == 0
+		if one && soonest != nil {
 			c.meet(w, p, soonest)
 			if slow != nil && slow != soonest {
 				c.meet(w, p, slow)
 			}
 		}
-		if !w.shared && !tight {
+		if one && !tight {
 			continue
 		}
 		for j := range w.ds {
-			if d := &w.ds[j]; open(d, true) && (w.shared || d.tight) && (!w.same || p.index == d.index) {
+			if d := &w.ds[j]; open(d, true) && (!one || d.tight) && (!w.same || p.index == d.index) {
 				c.meet(w, p, d)
 			}
 		}
@@ -61,6 +62,7 @@ type causes struct {
 func (c *causes) meet(w *weighing, p, d *Side) {
 	price, why := w.price(p, d), w.room(p, d)
 	switch {
+	case why == model.ReasonBarred:
 	case why == model.ReasonTPOT:
 		c.tpot.take(p, d, p.Cost+d.Cost)
 	case why == model.ReasonSlotWait:

@@ -190,6 +190,13 @@ func genSnapshot(t *rapid.T) model.Snapshot {
 		s.Engines = append(s.Engines, e)
 	}
 	s.Params.Open = rapid.Bool().Draw(t, "open")
+	for i := range s.Engines {
+		for j := range s.Engines {
+			if i != j && rapid.IntRange(0, 9).Draw(t, "barred") == 0 {
+				s.Barred = append(s.Barred, model.Edge{Prefill: i, Decode: j})
+			}
+		}
+	}
 	return s
 }
 
@@ -209,8 +216,19 @@ func TestDecisionProperties(t *testing.T) {
 		shuffled := s
 		shuffled.Engines = append([]model.EngineView{}, s.Engines...)
 		rng := rand.New(rand.NewPCG(1, uint64(r.Input)))
+		shuffled.Barred = slices.Clone(s.Barred)
 		rng.Shuffle(len(shuffled.Engines), func(i, j int) {
 			shuffled.Engines[i], shuffled.Engines[j] = shuffled.Engines[j], shuffled.Engines[i]
+			for k := range shuffled.Barred {
+				e := &shuffled.Barred[k]
+				for _, end := range []*int{&e.Prefill, &e.Decode} {
+					if *end == i {
+						*end = j
+					} else if *end == j {
+						*end = i
+					}
+				}
+			}
 		})
 		again := admit(shuffled, r, 100)
 		if again.Prefill != d.Prefill || again.Decode != d.Decode || again.Refused != d.Refused || again.RetryAfter != d.RetryAfter {
@@ -232,6 +250,11 @@ func checkDecision(t *rapid.T, s model.Snapshot, r model.Request, d Decision) {
 	byID := map[string]model.EngineView{}
 	for _, e := range s.Engines {
 		byID[e.ID] = e
+	}
+	for _, e := range s.Barred {
+		if d.Placed && d.Prefill == s.Engines[e.Prefill].ID && d.Decode == s.Engines[e.Decode].ID {
+			t.Fatalf("split over a barred pair: %+v", d)
+		}
 	}
 	for _, c := range append(slices.Clone(d.Prefills), d.Decodes...) {
 		if !byID[c.Engine].Live {

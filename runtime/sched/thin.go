@@ -36,7 +36,7 @@ func (w *weighing) thins() bool {
 		}
 		soonest, latest := math.Inf(1), 0.0
 		for i := range w.ps {
-			if p := &w.ps[i]; p.Dropped == "" && w.price(p, d) <= budget {
+			if p := &w.ps[i]; p.Dropped == "" && w.price(p, d) <= budget && !w.barred(p, d) {
 				ends := p.ends()
 				soonest, latest = min(soonest, ends), max(latest, ends)
 			}

@@ -14,6 +14,7 @@ type faults struct {
 	status map[string]int
 	field  string
 	value  json.RawMessage
+	from   int           // port of the producer whose KV is not read; 0 = any
 	quiet  chan struct{} // non-nil while hanging
 	side   bool
 	shape  shape
@@ -46,6 +47,13 @@ func (f *faults) take(kind string) bool {
 		f.uses[kind]--
 	}
 	return n != 0
+}
+
+// takeRead spends one use of a failed read, where it is of this producer.
+func (s *Server) takeRead(port int) bool {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	return (s.faults.from == 0 || s.faults.from == port) && s.faults.take(faultRead)
 }
 
 func (s *Server) takeCallFault() fault {

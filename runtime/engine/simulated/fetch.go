@@ -16,7 +16,7 @@ func (s *Server) fetch(c *call, seq *core.Seq, f core.Fetch) {
 	began := time.Now()
 	var contents [][]int32
 	err := errors.New("injected read failure")
-	if !s.takeFault(faultRead) {
+	if !s.takeRead(c.p.transfer.from.Port) {
 		contents, err = s.peers.read(c.ctx, c.p.transfer.from, f)
 	}
 	if c.ctx.Err() != nil {

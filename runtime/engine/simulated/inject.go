@@ -38,7 +38,7 @@ const (
 	faultGarbage    = "garbage"         // n: 200 and a body that is neither JSON nor events
 	faultDrop       = "drop-handoff"    // n: leg 1 answers without; in a room its KV is never sent
 	faultCorrupt    = "corrupt-handoff" // n: field gets value; without a value it is removed
-	faultRead       = "read-failure"    // n: a KV read fails
+	faultRead       = "read-failure"    // n: a KV read fails, of one producer where from names its port
 	faultWrongBlock = "wrong-block"     // n: a KV read returns other tokens
 	faultSwitch     = "switch-failure"  // n: a role switch breaks half way
 	faultNotice     = "notice-lost"     // n: the producer is not told
@@ -81,6 +81,7 @@ type Injection struct {
 	Status int             `json:"status,omitempty"`
 	Field  string          `json:"field,omitempty"`
 	Value  json.RawMessage `json:"value,omitempty"`
+	From   int             `json:"from,omitempty"` // port at which the producer's KV is met; 0 = any
 }
 
 // Inject plays a failure, whether or not the routes for it are open.
@@ -171,6 +172,8 @@ func (f *faults) count(in Injection) error {
 			return errors.New("inject corrupt-handoff: no field named")
 		}
 		f.field, f.value = in.Field, in.Value
+	case faultRead:
+		f.from = in.From
 	case faultStatus, faultLeg1, faultLeg2:
 		if in.Status < 200 || in.Status > 599 {
 			return fmt.Errorf("inject %s: %d is no status of an answer", in.Kind, in.Status)

@@ -101,7 +101,7 @@ func (s *Server) fetchPair(c *call, seq *core.Seq, f core.Fetch) {
 
 // inspect plays what can go wrong with KV on its way, and finds it where checksums are on.
 func (s *Server) inspect(c *call, contents [][]int32) error {
-	if s.takeFault(faultRead) {
+	if s.takeRead(c.p.meet.Port) {
 		return errTransfer
 	}
 	if s.takeFault(faultWrongBlock) {

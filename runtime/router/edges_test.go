@@ -1,0 +1,151 @@
+package router
+
+import (
+	"fmt"
+	"log/slog"
+	"slices"
+	"testing"
+	"time"
+
+	"github.com/narwhal-fleet/narwhal/runtime/control"
+	"github.com/narwhal-fleet/narwhal/runtime/engine/simulated"
+	"github.com/narwhal-fleet/narwhal/runtime/journal"
+	"github.com/narwhal-fleet/narwhal/runtime/model"
+)
+
+// A pair over which no KV goes is left out although both of its engines are well with others, and comes back
+// when KV goes over it again.
+func TestBrokenPairIsLeftOut(t *testing.T) {
+	often := func(c *Config) { unswept(c); c.Fleet.Recovery.EjectAfter, c.Fleet.Serving.RetryBudget = 2, 1000 }
+	for name, start := range map[string]func() *testbed{
+		"vllm": func() *testbed { return startBed(t, 2, 2, quick(), still, often) },
+		"sglang": func() *testbed {
+			return sglangBedOf(t, func(c *Config) { often(c); c.Fleet.Engine.FirstTokenTimeoutS = 2 }, "prefill", "prefill", "decode", "decode")
+		},
+	} {
+		t.Run(name, func(t *testing.T) {
+			b := start()
+			o := b.router.own
+			p, d := o.nodes[0], o.nodes[2]
+			b.inject(d.id, simulated.Injection{Kind: "read-failure", From: b.engine(p.id).SidePort(), Count: -1})
+			n := 0
+			ask := func() {
+				n++
+				if a := b.complete(map[string]any{"prompt": words(fmt.Sprint(n), 40), "max_tokens": 2}); a.status != 200 {
+					t.Fatalf("%d %s", a.status, a.body)
+				}
+			}
+			eventually(t, "the pair is barred", func() (ok bool) {
+				ask()
+				o.do(func() { ok = o.isBarred(edge{p, d}) })
+				return ok
+			})
+			before := n
+			for range 20 {
+				ask()
+			}
+			o.do(func() {
+				for _, m := range o.nodes {
+					if m.ejected != "" || m.hold != nil {
+						t.Errorf("%s is out: %q", m.id, m.ejected)
+					}
+				}
+				if len(o.barredState()) != 1 {
+					t.Errorf("barred %v", o.barredState())
+				}
+			})
+			b.inject(d.id, simulated.Injection{Kind: "clear"})
+			b.router.retryBarred()
+			eventually(t, "the pair is back", func() (ok bool) {
+				o.do(func() { ok = !o.isBarred(edge{p, d}) && len(o.barred()) == 0 })
+				return ok
+			})
+			for i, r := range b.rows() {
+				if i >= before && r.Attempts > 1 {
+					t.Errorf("request %d of %d took another attempt: %v", i, n, r.Failures)
+				}
+			}
+			var seen []string
+			readEvents(t, b.journal, func(e journal.Event) {
+				if e.Name == "pair_barred" || e.Name == "pair_restored" {
+					seen = append(seen, e.Name)
+					if e.Fields["producer"] != p.id || e.Fields["consumer"] != d.id {
+						t.Errorf("%v", e.Fields)
+					}
+				}
+			})
+			if !slices.Equal(seen, []string{"pair_barred", "pair_restored"}) {
+				t.Errorf("events %q", seen)
+			}
+		})
+	}
+}
+
+// A router that does not know who met whom finds out: decode engines that keep a former address of a
+// prefill engine are made to forget it.
+func TestFormerAddressesAreForgotten(t *testing.T) {
+	b := sglangBedOf(t, func(c *Config) {
+		unswept(c)
+		c.Fleet.Recovery.EjectAfter, c.Fleet.Serving.RetryBudget, c.Fleet.Engine.FirstTokenTimeoutS = 1, 1000, 1
+	}, "prefill", "prefill", "decode", "decode")
+	o := b.router.own
+	n := 0
+	ask := func() {
+		t.Helper()
+		n++
+		a := b.complete(map[string]any{"prompt": words(fmt.Sprint(n), 40), "max_tokens": 2})
+		if a.status != 200 {
+			t.Fatalf("%d %s", a.status, a.body)
+		}
+	}
+	move := func(to model.Role, prefill int) {
+		t.Helper()
+		o.do(func() { o.move(control.Move{Engine: "e0", To: to, By: control.ByReactive}, o.now()) })
+		eventually(t, "the role is switched", func() bool { return len(b.state().Pools["prefill"]) == prefill })
+	}
+	for range 12 {
+		ask()
+	}
+	move(model.Decode, 1)
+	ask()
+	o.do(func() {
+		for _, m := range o.nodes {
+			clear(m.keeps) // as one that was started now
+		}
+	})
+	move(model.Prefill, 2)
+	bars := func() (n int) {
+		o.do(func() { n = len(o.barredState()) })
+		return n
+	}
+	eventually(t, "both pairs are barred", func() bool { ask(); return bars() == 2 })
+	eventually(t, "both pairs are back", func() bool { b.router.retryBarred(); return bars() == 0 })
+	before := n
+	for range 20 {
+		ask()
+	}
+	for i, r := range b.rows() {
+		if i >= before && r.Attempts > 1 {
+			t.Errorf("request %d of %d took another attempt: %v", i, n, r.Failures)
+		}
+	}
+}
+
+// What is barred is used where nothing else is left, and forgotten with a process.
+func TestBarsLeaveAPair(t *testing.T) {
+	o := newOwner(&settings{Config: Config{Logger: slog.New(slog.DiscardHandler)}}, []*node{{id: "p0", role: model.Prefill}, {id: "p1", role: model.Prefill}, {id: "d0", role: model.Decode}}, time.Now(), "")
+	p0, p1, d0 := o.nodes[0], o.nodes[1], o.nodes[2]
+	o.edges[edge{p0, d0}] = &strain{barred: true}
+	if got := o.barred(); !slices.Equal(got, []model.Edge{{Prefill: 0, Decode: 2}}) {
+		t.Errorf("%v", got)
+	}
+	p1.ejected = causeHealth
+	if got := o.barred(); got != nil {
+		t.Errorf("with one pair left: %v", got)
+	}
+	p1.ejected = ""
+	o.strange(d0)
+	if len(o.edges) != 0 || o.barred() != nil {
+		t.Errorf("%v", o.edges)
+	}
+}
