@@ -86,7 +86,7 @@ func TestBrokenPairIsLeftOut(t *testing.T) {
 func TestFormerAddressesAreForgotten(t *testing.T) {
 	b := sglangBedOf(t, func(c *Config) {
 		unswept(c)
-		c.Fleet.Recovery.EjectAfter, c.Fleet.Serving.RetryBudget, c.Fleet.Engine.FirstTokenTimeoutS = 1, 1000, 1
+		c.Fleet.Recovery.EjectAfter, c.Fleet.Serving.RetryBudget, c.Fleet.Engine.FirstTokenTimeoutS = 1, 1000, 5
 	}, "prefill", "prefill", "decode", "decode")
 	o := b.router.own
 	n := 0
