@@ -201,15 +201,12 @@ func (r *Router) renewOnce(e edge) bool {
 	if !ok || r.life.Err() != nil {
 		return false
 	}
-	first := false
+	may := false
 	r.own.do(func() {
 		s := r.own.edges[e]
-		first = s != nil && !s.renewed && !e.d.pinned
-		if first {
-			s.renewed = true
-		}
+		may = s != nil && !s.renewed && !e.d.pinned
 	})
-	if !first {
+	if !may {
 		return false
 	}
 	ctx, cancel := context.WithTimeout(r.life, switchLimit)
@@ -218,6 +215,11 @@ func (r *Router) renewOnce(e edge) bool {
 		r.set.Logger.Warn("engine not renewed", "engine", e.d.id, "reason", err.Error())
 		return false
 	}
+	r.own.do(func() {
+		if s := r.own.edges[e]; s != nil {
+			s.renewed = true
+		}
+	})
 	return true
 }
 

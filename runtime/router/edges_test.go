@@ -86,7 +86,7 @@ func TestBrokenPairIsLeftOut(t *testing.T) {
 func TestFormerAddressesAreForgotten(t *testing.T) {
 	b := sglangBedOf(t, func(c *Config) {
 		unswept(c)
-		c.Fleet.Recovery.EjectAfter, c.Fleet.Serving.RetryBudget, c.Fleet.Engine.FirstTokenTimeoutS = 1, 1000, 5
+		c.Fleet.Recovery.EjectAfter, c.Fleet.Serving.RetryBudget, c.Fleet.Engine.FirstTokenTimeoutS = 1, 1000, 3
 	}, "prefill", "prefill", "decode", "decode")
 	o := b.router.own
 	n := 0
@@ -114,20 +114,26 @@ func TestFormerAddressesAreForgotten(t *testing.T) {
 		}
 	})
 	move(model.Prefill, 2)
-	bars := func() (n int) {
-		o.do(func() { n = len(o.barredState()) })
-		return n
-	}
-	eventually(t, "both pairs are barred", func() bool { ask(); return bars() == 2 })
-	eventually(t, "both pairs are back", func() bool { b.router.retryBarred(); return bars() == 0 })
-	before := n
-	for range 20 {
+	var e edge
+	eventually(t, "a pair is barred", func() bool {
 		ask()
-	}
-	for i, r := range b.rows() {
-		if i >= before && r.Attempts > 1 {
-			t.Errorf("request %d of %d took another attempt: %v", i, n, r.Failures)
-		}
+		o.do(func() {
+			for e = range o.edges {
+				if o.isBarred(e) {
+					return
+				}
+			}
+			e = edge{}
+		})
+		return e.p != nil
+	})
+	eventually(t, "it is back", func() (ok bool) {
+		b.router.retryBarred()
+		o.do(func() { ok = o.edges[e] == nil })
+		return ok
+	})
+	if c := b.router.send(limit(t), e); !c.passed() {
+		t.Errorf("%s to %s: %v, %v", e.p.id, e.d.id, c.produce, c.consume)
 	}
 }
 
