@@ -3,9 +3,11 @@ package preflight
 import (
 	"context"
 	"fmt"
+	"time"
 
 	"golang.org/x/sync/errgroup"
 
+	"github.com/narwhal-fleet/narwhal/internal/pause"
 	"github.com/narwhal-fleet/narwhal/runtime/engine"
 )
 
@@ -24,6 +26,13 @@ func (l Load) String() string {
 	return fmt.Sprintf("%d requests running and %d waiting", l.Running, l.Waiting)
 }
 
+// An engine with one request is asked again for lookFor: a router sends an ejected engine a token now
+// and then, to learn whether it is well.
+const (
+	lookFor   = 2 * time.Second
+	lookPause = 200 * time.Millisecond
+)
+
 // Loads asks engines how many requests they have.
 func (d *Direct) Loads(ctx context.Context, ids []string) map[string]Load {
 	all := make([]Load, len(ids))
@@ -31,10 +40,9 @@ func (d *Direct) Loads(ctx context.Context, ids []string) map[string]Load {
 	g.SetLimit(mostSteps)
 	for i, iid := range ids {
 		g.Go(func() error {
-			s, err := d.state(ctx, iid)
-			all[i] = Load{Running: s.Running, Waiting: s.Waiting}
-			if err != nil {
-				all[i].Unknown = engine.Printable(err.Error(), longText)
+			all[i] = d.load(ctx, iid)
+			for until := time.Now().Add(lookFor); all[i].Running+all[i].Waiting == 1 && time.Now().Before(until) && pause.For(ctx, lookPause); {
+				all[i] = d.load(ctx, iid)
 			}
 			return nil
 		})
@@ -45,6 +53,15 @@ func (d *Direct) Loads(ctx context.Context, ids []string) map[string]Load {
 		out[iid] = all[i]
 	}
 	return out
+}
+
+func (d *Direct) load(ctx context.Context, iid string) Load {
+	s, err := d.state(ctx, iid)
+	l := Load{Running: s.Running, Waiting: s.Waiting}
+	if err != nil {
+		l.Unknown = engine.Printable(err.Error(), longText)
+	}
+	return l
 }
 
 func (d *Direct) state(ctx context.Context, iid string) (engine.State, error) {
