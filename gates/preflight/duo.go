@@ -6,7 +6,6 @@ import (
 	"fmt"
 	"time"
 
-	"github.com/narwhal-fleet/narwhal/internal/pause"
 	"github.com/narwhal-fleet/narwhal/runtime/engine"
 )
 
@@ -84,25 +83,21 @@ func (u *duo) settle(ctx context.Context, c *engine.Client, want string, change 
 func switchTo(ctx context.Context, s engine.Switcher, c *engine.Client, role string) error {
 	ctx, cancel := context.WithTimeout(ctx, switchWithin)
 	defer cancel()
-	begin := time.Now() // a process that has just answered is not idle yet
-	for {
-		got, err := s.SwitchRole(ctx, c, engine.RoleSwitch{NewRole: role})
-		switch {
-		case err != nil:
-			return fmt.Errorf("switch a process to the role %s: %w", role, err)
-		case got.Success:
-			return nil
-		case !got.SafeToRestore || time.Since(begin) > switchRetry || !pause.For(ctx, switchPoll):
-			return fmt.Errorf("switch a process to the role %s: it refuses: %s: %w", role, got.Message, errRoles)
-		}
+	// A process that has just answered is not idle yet.
+	err := engine.TakeRole(ctx, s, c, role, switchRetry)
+	switch {
+	case errors.Is(err, engine.ErrKeepsRole), errors.Is(err, engine.ErrRoleLost):
+		return fmt.Errorf("switch a process to the role %s: %w: %w", role, err, errRoles)
+	case err != nil:
+		return fmt.Errorf("switch a process to the role %s: %w", role, err)
 	}
+	return nil
 }
 
 // Bounds of a switch, which may capture graphs.
 const (
 	switchWithin = time.Minute
 	switchRetry  = 2 * time.Second
-	switchPoll   = 200 * time.Millisecond
 )
 
 // close gives the processes their roles back, the last first.

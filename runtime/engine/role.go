@@ -6,6 +6,9 @@ import (
 	"errors"
 	"fmt"
 	"net/http"
+	"time"
+
+	"github.com/narwhal-fleet/narwhal/internal/pause"
 )
 
 // Roles of a process that has one.
@@ -75,6 +78,34 @@ func (c *Client) SwitchRole(ctx context.Context, r RoleSwitch) (RoleSwitched, er
 		return RoleSwitched{}, err
 	}
 	return parseSwitched(resp.StatusCode, raw)
+}
+
+// ErrKeepsRole means that a process refused a role and is as it was, ErrRoleLost that it refused it half
+// way and must be restarted.
+var (
+	ErrKeepsRole = errors.New("it keeps its role")
+	ErrRoleLost  = errors.New("role switch failed")
+)
+
+// switchPause is between two demands of a process that is not idle yet.
+const switchPause = 200 * time.Millisecond
+
+// TakeRole has a process take a role, and again for patience where it is not idle yet. Its reason to refuse
+// is in the error.
+func TakeRole(ctx context.Context, s Switcher, c *Client, role string, patience time.Duration) error {
+	for until := time.Now().Add(patience); ; {
+		got, err := s.SwitchRole(ctx, c, RoleSwitch{NewRole: role})
+		switch {
+		case err != nil:
+			return err
+		case got.Success:
+			return nil
+		case !got.SafeToRestore:
+			return fmt.Errorf("%w: %s", ErrRoleLost, got.Message)
+		case time.Now().After(until) || !pause.For(ctx, switchPause):
+			return fmt.Errorf("%w: %s", ErrKeepsRole, got.Message)
+		}
+	}
 }
 
 // parseSwitched holds an answer without "safe_to_restore" for unsafe unless the switch

@@ -5,9 +5,7 @@ import (
 	"errors"
 	"fmt"
 	"slices"
-	"time"
 
-	"github.com/narwhal-fleet/narwhal/internal/pause"
 	"github.com/narwhal-fleet/narwhal/runtime/engine"
 	"github.com/narwhal-fleet/narwhal/runtime/model"
 )
@@ -92,32 +90,15 @@ func (r *Router) renew(ctx context.Context, s engine.Switcher, d, n *node) error
 // turn has an idle decode engine prefill and decode again. One that stays between is ejected.
 func (r *Router) turn(ctx context.Context, s engine.Switcher, d *node) error {
 	if !r.idle(ctx, d) {
-		return fmt.Errorf("%w: it did not get idle", errKeeps)
+		return fmt.Errorf("%w: it did not get idle", engine.ErrKeepsRole)
 	}
 	for i, role := range []string{engine.RolePrefill, engine.RoleDecode} {
-		if err := tell(ctx, s, d, role); err != nil {
-			if i > 0 || !errors.Is(err, errKeeps) {
+		if err := engine.TakeRole(ctx, s, d.control, role, switchIdle); err != nil {
+			if i > 0 || !errors.Is(err, engine.ErrKeepsRole) {
 				r.own.do(func() { r.own.eject(d, causeSwitch) })
 			}
 			return err
 		}
 	}
 	return nil
-}
-
-// tell has an engine take a role; errKeeps with its reason says that it stays as it is.
-func tell(ctx context.Context, s engine.Switcher, n *node, role string) error {
-	for until := time.Now().Add(switchIdle); ; {
-		got, err := s.SwitchRole(ctx, n.control, engine.RoleSwitch{NewRole: role})
-		switch {
-		case err != nil:
-			return err
-		case got.Success:
-			return nil
-		case !got.SafeToRestore:
-			return fmt.Errorf("role switch failed: %s", engine.Printable(got.Message, 200))
-		case time.Now().After(until) || !pause.For(ctx, switchPause):
-			return fmt.Errorf("%w: %s", errKeeps, engine.Printable(got.Message, 200))
-		}
-	}
 }

@@ -21,9 +21,6 @@ const (
 
 const causeSwitch = "role_switch"
 
-// errKeeps means that an engine keeps its role and is as it was.
-var errKeeps = errors.New("it keeps its role")
-
 // switchRole changes the role of a live process that has one. The engine is out of placement
 // until it has answered; one that is left unfit is ejected.
 func (r *Router) switchRole(n *node, m control.Move) {
@@ -47,7 +44,7 @@ func (r *Router) switchRole(n *node, m control.Move) {
 			return
 		}
 	}
-	switch err := tell(ctx, s, n, string(m.To)); {
+	switch err := engine.TakeRole(ctx, s, n.control, string(m.To), switchIdle); {
 	case err == nil:
 		r.own.do(func() {
 			n.forget() // what a switch leaves of its cache is not known
@@ -55,7 +52,7 @@ func (r *Router) switchRole(n *node, m control.Move) {
 			r.own.unbarAll(n, unbarRole)
 			r.own.relabel(n, m, r.own.now())
 		})
-	case errors.Is(err, errKeeps):
+	case errors.Is(err, engine.ErrKeepsRole):
 		r.set.Logger.Warn("role not switched", "engine", n.id, "reason", err.Error())
 	default:
 		r.set.Logger.Error("role switch failed", "engine", n.id, "reason", err.Error())
