@@ -92,7 +92,7 @@ func (r *reached) refused(ctx context.Context, verb, named string, e *lifecycle.
 		for _, l := range s.List {
 			if err == nil && l.IID == t.IID && l.Ejected {
 				return problem.New(problem.Refused, "engine_ejected", doing+": no order holds it, so that none can take it back; it is out, "+l.Reason,
-					"the router takes it back by itself once it passes: narwhal check -f FLEET --only "+t.IID+" says at what it fails; a process that was started anew needs a profile: "+newProfile(r, []string{t.IID}, ""))
+					"the router takes it back by itself once it passes: narwhal check -f FLEET --only "+t.IID+" says at what it fails; start a process anew that does not get well; a new process needs a profile: "+newProfile(r, []string{t.IID}, ""))
 			}
 		}
 	}

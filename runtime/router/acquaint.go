@@ -76,6 +76,9 @@ func (r *Router) renew(ctx context.Context, s engine.Switcher, d, n *node) error
 	if err != nil {
 		return err
 	}
+	ctx, cancel := context.WithCancelCause(ctx)
+	defer cancel(nil)
+	defer d.tie(cancel)()
 	err = r.turn(ctx, s, d)
 	r.own.do(func() {
 		d.switching = false

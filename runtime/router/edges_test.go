@@ -155,3 +155,64 @@ func TestBarsLeaveAPair(t *testing.T) {
 		t.Errorf("%v", o.edges)
 	}
 }
+
+// What happens to the engines in the moment in which a decode engine takes the other role leaves no engine
+// between, and no request without an answer.
+func TestTurnsThatBreak(t *testing.T) {
+	for name, c := range map[string]struct {
+		before func(b *testbed)
+		during func(b *testbed, d *node)
+	}{
+		"the switch breaks": {before: func(b *testbed) { b.inject("e2", simulated.Injection{Kind: "switch-failure"}) }},
+		"the decode engine dies": {during: func(b *testbed, d *node) {
+			b.inject(d.id, simulated.Injection{Kind: "kill"})
+		}},
+		"the prefill engine dies": {during: func(b *testbed, _ *node) { b.inject("e0", simulated.Injection{Kind: "kill"}) }},
+		"the decode engine hangs": {during: func(b *testbed, d *node) { b.inject(d.id, simulated.Injection{Kind: "freeze"}) }},
+	} {
+		t.Run(name, func(t *testing.T) {
+			b := sglangBedOf(t, func(c *Config) {
+				c.Fleet.Recovery.LivenessEvery, c.Fleet.Recovery.LivenessMisses, c.Fleet.Engine.HealthTimeoutS = 1, 1, 1
+			}, "prefill", "prefill", "decode", "decode", "decode")
+			o := b.router.own
+			move := func(to model.Role) {
+				o.do(func() { o.move(control.Move{Engine: "e0", To: to, By: control.ByReactive}, o.now()) })
+			}
+			settled := func() (ok bool) {
+				o.do(func() { ok = !slices.ContainsFunc(o.nodes, func(n *node) bool { return n.switching && n.ejected == "" }) })
+				return ok
+			}
+			o.do(func() {
+				for _, d := range o.nodes[2:] {
+					o.acquaint(o.nodes[0], d)
+				}
+			})
+			move(model.Decode)
+			eventually(t, "it decodes", func() bool { return settled() && len(b.state().Pools["prefill"]) == 1 })
+			if c.before != nil {
+				c.before(b)
+			}
+			move(model.Prefill)
+			if c.during != nil {
+				eventually(t, "a decode engine is turned", func() bool {
+					var d *node
+					o.do(func() {
+						if i := slices.IndexFunc(o.nodes[2:], func(n *node) bool { return n.switching }); i >= 0 {
+							d = o.nodes[2+i]
+						}
+					})
+					if d != nil {
+						c.during(b, d)
+					}
+					return d != nil || settled()
+				})
+			}
+			eventually(t, "nobody is between two roles", settled)
+			for i := range 12 {
+				if a := b.complete(map[string]any{"prompt": words(fmt.Sprint(i), 20), "max_tokens": 2}); a.status != 200 {
+					t.Errorf("%d %s", a.status, a.body)
+				}
+			}
+		})
+	}
+}

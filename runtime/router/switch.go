@@ -32,8 +32,11 @@ func (r *Router) switchRole(n *node, m control.Move) {
 	if !ok {
 		return
 	}
-	ctx, cancel := context.WithTimeout(r.life, switchLimit)
-	defer cancel()
+	ctx, stop := context.WithTimeout(r.life, switchLimit)
+	defer stop()
+	ctx, cancel := context.WithCancelCause(ctx)
+	defer cancel(nil)
+	defer n.tie(cancel)()
 	if !r.idle(ctx, n) {
 		r.set.Logger.Warn("role not switched", "engine", n.id, "reason", "engine did not get idle")
 		return
