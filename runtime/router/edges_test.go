@@ -179,7 +179,9 @@ func TestTurnsThatBreak(t *testing.T) {
 				o.do(func() { o.move(control.Move{Engine: "e0", To: to, By: control.ByReactive}, o.now()) })
 			}
 			settled := func() (ok bool) {
-				o.do(func() { ok = !slices.ContainsFunc(o.nodes, func(n *node) bool { return n.switching && n.ejected == "" }) })
+				o.do(func() {
+					ok = !slices.ContainsFunc(o.nodes, func(n *node) bool { return n.switching && n.ejected == "" })
+				})
 				return ok
 			}
 			o.do(func() {
