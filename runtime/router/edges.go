@@ -2,6 +2,7 @@ package router
 
 import (
 	"context"
+	"errors"
 
 	"github.com/narwhal-fleet/narwhal/runtime/engine"
 	"github.com/narwhal-fleet/narwhal/runtime/model"
@@ -131,6 +132,53 @@ func (o *owner) bar(e edge, c crossing) {
 	text := faultText(why)
 	o.set.Logger.Warn("pair barred", "prefill", e.p.id, "decode", e.d.id, "error", text)
 	o.event("pair_barred", s.since, map[string]any{"producer": e.p.id, "consumer": e.d.id, "error": text})
+	if o.mute(e.p) && o.covered(e.p) {
+		o.eject(e.p, causeInference)
+	}
+}
+
+// mute reports whether no decode engine reads the KV of a prefill engine, and several say so.
+func (o *owner) mute(p *node) bool {
+	n := 0
+	for _, d := range o.nodes {
+		if d == p || !d.live() || d.role != model.Decode {
+			continue
+		}
+		if !o.isBarred(edge{p, d}) {
+			return false
+		}
+		n++
+	}
+	return p.role == model.Prefill && n > 1
+}
+
+// errMute keeps an engine out whose KV nobody reads.
+var errMute = errors.New("no decode engine reads its KV")
+
+// heardAgain tries the barred edges of an ejected prefill engine again.
+func (r *Router) heardAgain(ctx context.Context, p *node) error {
+	var list []edge
+	r.own.do(func() {
+		if r.own.mute(p) {
+			for e, s := range r.own.edges {
+				if s.barred && e.p == p && e.d.live() {
+					list = append(list, e)
+				}
+			}
+		}
+	})
+	for _, e := range list {
+		if r.send(ctx, e).passed() {
+			r.own.do(func() { r.own.unbar(e, unbarPassed) })
+		}
+	}
+	var err error
+	r.own.do(func() {
+		if r.own.mute(p) {
+			err = errMute
+		}
+	})
+	return err
 }
 
 // unbar ends a bar.

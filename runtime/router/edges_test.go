@@ -1,6 +1,7 @@
 package router
 
 import (
+	"errors"
 	"fmt"
 	"log/slog"
 	"slices"
@@ -79,6 +80,49 @@ func TestBrokenPairIsLeftOut(t *testing.T) {
 			}
 		})
 	}
+}
+
+// Where no decode engine reads the KV of a prefill engine, that engine is the one that is out, until one does.
+func TestAllPairsOfAnEngineAreItsFault(t *testing.T) {
+	b := startBed(t, 2, 2, quick(), still, func(c *Config) {
+		c.Fleet.Recovery.EjectAfter, c.Fleet.Recovery.ReadmitEvery, c.Fleet.Serving.RetryBudget = 2, 1, 1000
+	})
+	o := b.router.own
+	for _, d := range []string{"d0", "d1"} {
+		b.inject(d, simulated.Injection{Kind: "read-failure", From: b.engine("p0").SidePort(), Count: -1})
+	}
+	n := 0
+	out := func() (cause string) {
+		o.do(func() { cause = o.node("p0").ejected })
+		return cause
+	}
+	eventually(t, "p0 is out", func() bool {
+		n++
+		if a := b.complete(map[string]any{"prompt": words(fmt.Sprint(n), 40), "max_tokens": 2}); a.status != 200 {
+			t.Fatalf("%d %s", a.status, a.body)
+		}
+		return out() != ""
+	})
+	if cause := out(); cause != causeInference {
+		t.Errorf("ejected as %q", cause)
+	}
+	if err := b.router.heardAgain(limit(t), o.nodes[0]); !errors.Is(err, errMute) {
+		t.Errorf("asked again: %v", err)
+	}
+	b.inject("d1", simulated.Injection{Kind: "clear"})
+	eventually(t, "p0 is back", func() bool { return out() == "" })
+	b.inject("d0", simulated.Injection{Kind: "clear"})
+	eventually(t, "all pairs are back", func() (ok bool) {
+		o.do(func() { ok = len(o.barredState()) == 0 })
+		return ok
+	})
+	o.do(func() {
+		for _, m := range o.nodes {
+			if m.ejected != "" || m.hold != nil {
+				t.Errorf("%s is out: %q", m.id, m.ejected)
+			}
+		}
+	})
 }
 
 // A router that does not know who met whom finds out: decode engines that keep a former address of a

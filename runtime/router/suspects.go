@@ -225,13 +225,19 @@ func (r *Router) suspects() (list []*node) {
 
 // retestEjected tries an ejected suspect again that is well otherwise.
 func (r *Router) retestEjected(ctx context.Context, n *node, examined error) (suspect bool, err error) {
-	r.own.do(func() { suspect = n.ejected != "" && len(n.sources) > 0 })
-	if examined != nil || !suspect {
+	mute := false
+	r.own.do(func() { suspect, mute = n.ejected != "" && len(n.sources) > 0, n.ejected != "" && r.own.mute(n) })
+	if examined != nil || !suspect && !mute {
 		return false, nil
 	}
-	outcome, err := r.retest(ctx, n)
-	if outcome != outcomePassed && err == nil {
-		err = errors.New("inference probe: " + outcome)
+	if suspect {
+		var outcome string
+		if outcome, err = r.retest(ctx, n); outcome != outcomePassed && err == nil {
+			err = errors.New("inference probe: " + outcome)
+		}
+	}
+	if err == nil && mute {
+		err = r.heardAgain(ctx, n)
 	}
 	return true, err
 }
