@@ -1,8 +1,10 @@
 package router
 
 import (
+	"cmp"
 	"context"
 	"errors"
+	"slices"
 
 	"github.com/narwhal-fleet/narwhal/runtime/engine"
 	"github.com/narwhal-fleet/narwhal/runtime/model"
@@ -132,8 +134,15 @@ func (o *owner) bar(e edge, c crossing) {
 	text := faultText(why)
 	o.set.Logger.Warn("pair barred", "prefill", e.p.id, "decode", e.d.id, "error", text)
 	o.event("pair_barred", s.since, map[string]any{"producer": e.p.id, "consumer": e.d.id, "error": text})
-	if o.mute(e.p) && o.covered(e.p) {
-		o.eject(e.p, causeInference)
+	o.ejectMute()
+}
+
+// ejectMute ejects prefill engines whose KV nobody reads.
+func (o *owner) ejectMute() {
+	for _, p := range o.nodes {
+		if p.live() && o.mute(p) && o.covered(p) {
+			o.eject(p, causeInference)
+		}
 	}
 }
 
@@ -213,6 +222,7 @@ func (o *owner) unbarAll(n *node, cause string) {
 func (r *Router) retryBarred() {
 	var list []edge
 	r.own.do(func() {
+		r.own.ejectMute() // a decode engine may have been out when its last pair was barred
 		for e, s := range r.own.edges {
 			if s.barred && !s.trying && e.p.live() && e.d.live() && e.p.role == model.Prefill && e.d.role == model.Decode {
 				s.trying = true
@@ -272,27 +282,31 @@ func (r *Router) renewOnce(e edge) bool {
 }
 
 // barred are the edges that placement leaves out, in the fleet's order: none where nothing else is left.
-func (o *owner) barred() []model.Edge {
-	if len(o.edges) == 0 {
+func (o *owner) barred() (list []model.Edge) {
+	for e, s := range o.edges {
+		if s.barred {
+			list = append(list, model.Edge{Prefill: slices.Index(o.nodes, e.p), Decode: slices.Index(o.nodes, e.d)})
+		}
+	}
+	if len(list) == 0 || !o.leftOver() {
 		return nil
 	}
-	var list []model.Edge
-	left := false
-	for i, p := range o.nodes {
-		for j, d := range o.nodes {
-			switch {
-			case i == j:
-			case o.isBarred(edge{p, d}):
-				list = append(list, model.Edge{Prefill: i, Decode: j})
-			default:
-				left = left || p.live() && d.live() && p.role == model.Prefill && d.role == model.Decode
+	slices.SortFunc(list, func(a, b model.Edge) int {
+		return cmp.Or(cmp.Compare(a.Prefill, b.Prefill), cmp.Compare(a.Decode, b.Decode))
+	})
+	return list
+}
+
+// leftOver reports whether a live pair is not barred.
+func (o *owner) leftOver() bool {
+	for _, p := range o.nodes {
+		for _, d := range o.nodes {
+			if p.live() && d.live() && p.role == model.Prefill && d.role == model.Decode && !o.isBarred(edge{p, d}) {
+				return true
 			}
 		}
 	}
-	if !left {
-		return nil
-	}
-	return list
+	return false
 }
 
 // barredState lists the barred edges, in the fleet's order.
