@@ -164,32 +164,6 @@ func (o *owner) mute(p *node) bool {
 // errMute keeps an engine out whose KV nobody reads.
 var errMute = errors.New("no decode engine reads its KV")
 
-// heardAgain tries the barred edges of an ejected prefill engine again.
-func (r *Router) heardAgain(ctx context.Context, p *node) error {
-	var list []edge
-	r.own.do(func() {
-		if r.own.mute(p) {
-			for e, s := range r.own.edges {
-				if s.barred && e.p == p && e.d.live() {
-					list = append(list, e)
-				}
-			}
-		}
-	})
-	for _, e := range list {
-		if r.send(ctx, e).passed() {
-			r.own.do(func() { r.own.unbar(e, unbarPassed) })
-		}
-	}
-	var err error
-	r.own.do(func() {
-		if r.own.mute(p) {
-			err = errMute
-		}
-	})
-	return err
-}
-
 // unbar ends a bar.
 func (o *owner) unbar(e edge, cause string) {
 	s := o.edges[e]
@@ -218,13 +192,13 @@ func (o *owner) unbarAll(n *node, cause string) {
 	}
 }
 
-// retryBarred tries edges that are barred again.
+// retryBarred tries edges that are barred again, beside the sweep: they may take their time.
 func (r *Router) retryBarred() {
 	var list []edge
 	r.own.do(func() {
 		r.own.ejectMute() // a decode engine may have been out when its last pair was barred
 		for e, s := range r.own.edges {
-			if s.barred && !s.trying && e.p.live() && e.d.live() && e.p.role == model.Prefill && e.d.role == model.Decode {
+			if s.barred && !s.trying && (e.p.live() || r.own.mute(e.p)) && e.d.live() && e.p.role == model.Prefill && e.d.role == model.Decode {
 				s.trying = true
 				list = append(list, e)
 			}
@@ -236,15 +210,12 @@ func (r *Router) retryBarred() {
 }
 
 func (r *Router) retryEdge(e edge) {
-	c := r.send(r.life, e)
-	if !c.passed() && r.renewOnce(e) {
-		c = r.send(r.life, e)
-	}
+	passed := r.send(r.life, e).passed() || r.renewOnce(e) && r.send(r.life, e).passed()
 	r.own.do(func() {
 		s := r.own.edges[e]
 		switch {
 		case s == nil:
-		case c.passed():
+		case passed:
 			r.own.unbar(e, unbarPassed)
 		default:
 			s.trying = false

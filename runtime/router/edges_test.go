@@ -106,7 +106,7 @@ func TestAllPairsOfAnEngineAreItsFault(t *testing.T) {
 	if cause := out(); cause != causeInference {
 		t.Errorf("ejected as %q", cause)
 	}
-	if err := b.router.heardAgain(limit(t), o.nodes[0]); !errors.Is(err, errMute) {
+	if _, err := b.router.retestEjected(limit(t), o.nodes[0], nil); !errors.Is(err, errMute) {
 		t.Errorf("asked again: %v", err)
 	}
 	b.inject("d1", simulated.Injection{Kind: "clear"})
@@ -125,60 +125,89 @@ func TestAllPairsOfAnEngineAreItsFault(t *testing.T) {
 	})
 }
 
-// A router that does not know who met whom finds out: decode engines that keep a former address of a
-// prefill engine are made to forget it.
-func TestFormerAddressesAreForgotten(t *testing.T) {
-	b := sglangBedOf(t, func(c *Config) {
-		unswept(c)
-		c.Fleet.Recovery.EjectAfter, c.Fleet.Serving.RetryBudget, c.Fleet.Engine.FirstTokenTimeoutS = 1, 1000, 3
-	}, "prefill", "prefill", "decode", "decode")
+// formerBed has engines of which each decode engine keeps a former address of e0, and a router that does not know.
+func formerBed(t *testing.T, change tweak) *testbed {
+	b := sglangBedOf(t, change, "prefill", "prefill", "decode", "decode")
 	o := b.router.own
-	n := 0
-	ask := func() {
-		t.Helper()
-		n++
-		a := b.complete(map[string]any{"prompt": words(fmt.Sprint(n), 40), "max_tokens": 2})
-		if a.status != 200 {
-			t.Fatalf("%d %s", a.status, a.body)
-		}
-	}
 	move := func(to model.Role, prefill int) {
 		t.Helper()
 		o.do(func() { o.move(control.Move{Engine: "e0", To: to, By: control.ByReactive}, o.now()) })
 		eventually(t, "the role is switched", func() bool { return len(b.state().Pools["prefill"]) == prefill })
 	}
-	for range 12 {
-		ask()
+	for _, d := range o.nodes[2:] {
+		if c := b.router.send(limit(t), edge{o.nodes[0], d}); !c.passed() {
+			t.Fatalf("e0 to %s: %v, %v", d.id, c.produce, c.consume)
+		}
 	}
 	move(model.Decode, 1)
-	ask()
 	o.do(func() {
 		for _, m := range o.nodes {
 			clear(m.keeps) // as one that was started now
 		}
 	})
 	move(model.Prefill, 2)
-	var e edge
-	eventually(t, "a pair is barred", func() bool {
-		ask()
-		o.do(func() {
-			for e = range o.edges {
-				if o.isBarred(e) {
-					return
-				}
-			}
-			e = edge{}
-		})
-		return e.p != nil
+	return b
+}
+
+// A router that does not know who met whom finds out: decode engines that keep a former address of a
+// prefill engine are made to forget it.
+func TestFormerAddressesAreForgotten(t *testing.T) {
+	b := formerBed(t, func(c *Config) {
+		unswept(c)
+		c.Fleet.Recovery.EjectAfter, c.Fleet.Recovery.ReadmitEvery, c.Fleet.Serving.RetryBudget, c.Fleet.Engine.FirstTokenTimeoutS = 1, 1, 1000, 3
 	})
-	eventually(t, "it is back", func() (ok bool) {
+	o := b.router.own
+	n := 0
+	known := func() (all bool) {
+		o.do(func() {
+			all = len(o.edges) == 0
+			for _, m := range o.nodes {
+				all = all && m.ejected == "" && m.hold == nil
+			}
+		})
+		return all
+	}
+	eventually(t, "a pair is barred", func() (barred bool) {
+		n++
+		// None may decode while both are asked what they suffer from.
+		if a := b.complete(map[string]any{"prompt": words(fmt.Sprint(n), 40), "max_tokens": 2}); a.status != 200 && a.status != 503 {
+			t.Fatalf("%d %s", a.status, a.body)
+		}
+		o.do(func() {
+			for e := range o.edges {
+				barred = barred || o.isBarred(e)
+			}
+		})
+		return barred
+	})
+	eventually(t, "everybody is back", known)
+	for _, d := range o.nodes[2:] {
+		if c := b.router.send(limit(t), edge{o.nodes[0], d}); !c.passed() {
+			t.Errorf("e0 to %s: %v, %v", d.id, c.produce, c.consume)
+		}
+	}
+}
+
+// A prefill engine that is out since nobody reads its KV comes back, though every decode engine keeps a former address.
+func TestFormerAddressesKeepNobodyOut(t *testing.T) {
+	b := formerBed(t, func(c *Config) {
+		unswept(c)
+		c.Fleet.Engine.FirstTokenTimeoutS = 1
+	})
+	o := b.router.own
+	o.do(func() {
+		for _, d := range o.nodes[2:] {
+			o.bar(edge{o.nodes[0], d}, crossing{consume: errProbeStream})
+		}
+		if o.nodes[0].ejected == "" {
+			t.Error("not ejected")
+		}
+	})
+	eventually(t, "somebody reads its KV", func() (ok bool) {
 		b.router.retryBarred()
-		o.do(func() { ok = o.edges[e] == nil })
+		o.do(func() { ok = !o.mute(o.nodes[0]) })
 		return ok
 	})
-	if c := b.router.send(limit(t), e); !c.passed() {
-		t.Errorf("%s to %s: %v, %v", e.p.id, e.d.id, c.produce, c.consume)
-	}
 }
 
 // What is barred is used where nothing else is left, and forgotten with a process.

@@ -227,17 +227,15 @@ func (r *Router) suspects() (list []*node) {
 func (r *Router) retestEjected(ctx context.Context, n *node, examined error) (suspect bool, err error) {
 	mute := false
 	r.own.do(func() { suspect, mute = n.ejected != "" && len(n.sources) > 0, n.ejected != "" && r.own.mute(n) })
-	if examined != nil || !suspect && !mute {
+	switch {
+	case examined != nil || !suspect && !mute:
 		return false, nil
+	case mute:
+		return true, errMute
 	}
-	if suspect {
-		var outcome string
-		if outcome, err = r.retest(ctx, n); outcome != outcomePassed && err == nil {
-			err = errors.New("inference probe: " + outcome)
-		}
-	}
-	if err == nil && mute {
-		err = r.heardAgain(ctx, n)
+	outcome, err := r.retest(ctx, n)
+	if err == nil && outcome != outcomePassed {
+		err = errors.New("inference probe: " + outcome)
 	}
 	return true, err
 }
