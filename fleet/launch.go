@@ -150,10 +150,15 @@ func (f Fleet) LaunchOf(iid string) (Launch, bool) {
 // ofLaunches collects one property of the launches of a host's engines, sorted, each value
 // once, empty ones left out.
 func (f Fleet) ofLaunches(host string, of func(Launch) string) []string {
+	if f.Deploy == nil {
+		return nil
+	}
 	set := map[string]bool{}
 	for _, e := range f.Engines {
-		if l, ok := f.LaunchOf(e.IID); ok && (f.HostOf(e.IID) == host || slices.Contains(f.Deploy.Engines[e.IID].Workers, host)) {
-			set[of(l)] = true
+		if p := f.Deploy.Engines[e.IID]; p.Host == host || slices.Contains(p.Workers, host) {
+			if l, ok := f.LaunchOf(e.IID); ok {
+				set[of(l)] = true
+			}
 		}
 	}
 	delete(set, "")

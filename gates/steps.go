@@ -197,7 +197,7 @@ func (r *Runner) fanOut() int {
 	if r.Fleet.Deploy != nil && r.Fleet.Deploy.Limits.FanOut > 0 {
 		return r.Fleet.Deploy.Limits.FanOut
 	}
-	return 16
+	return 32
 }
 
 // recordError marks a failure to write the record.

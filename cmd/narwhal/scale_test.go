@@ -17,6 +17,9 @@ import (
 // mostGateMemory bounds the process that runs a gate, in MiB.
 const mostGateMemory = 500
 
+// mostLost is how many gates may be taken up again whose connection to a host was lost.
+const mostLost = 3
+
 // TestScale takes a sandbox of many hosts through all gates, one command a gate, and prints what each
 // took. make scale sets the size.
 func TestScale(t *testing.T) {
@@ -46,7 +49,9 @@ func TestScale(t *testing.T) {
 	file := filepath.Join(sandbox, "fleet.json")
 	t.Logf("%d hosts × %d engines", hosts, engines)
 	t.Logf("gate | seconds | CPU seconds | MiB | evidence")
-	for _, gate := range strings.Split("ABCDEFG", "") {
+	more := 0
+	for gates := strings.Split("ABCDEFG", ""); len(gates) > 0; {
+		gate := gates[0]
 		cmd := execCommand(bin, dir, state, "gate", "run", "-f", file, "--to", gate, "--yes", "--format", "json")
 		began := time.Now()
 		r := finishWithin(t, cmd, time.Hour)
@@ -72,12 +77,18 @@ func TestScale(t *testing.T) {
 		}
 		mib := use.Maxrss / 1024
 		t.Logf("%s | %.1f | %.1f | %d | %d", gate, took.Seconds(), (cmd.ProcessState.UserTime() + cmd.ProcessState.SystemTime()).Seconds(), mib, evidence)
-		if r.code != 0 {
-			t.Fatalf("gate %s: exit %d\n%s", gate, r.code, tail(r.err))
-		}
 		if mib > mostGateMemory {
 			t.Errorf("gate %s took %d MiB, at most %d", gate, mib, mostGateMemory)
 		}
+		if r.code == 4 && more < mostLost { // hosts and engines share this machine
+			more++
+			t.Logf("gate %s is taken up again:\n%s", gate, tail(r.err))
+			continue
+		}
+		if r.code != 0 {
+			t.Fatalf("gate %s: exit %d\n%s", gate, r.code, tail(r.err))
+		}
+		gates = gates[1:]
 		if pairs := hosts * (hosts - 1) / 2; gate == "D" && evidence < pairs {
 			t.Errorf("gate D has %d pieces of evidence of %d pairs", evidence, pairs)
 		}

@@ -47,12 +47,20 @@ func (c Command) name() string {
 	return "script"
 }
 
-// words is the command as argv.
+// words are argv, or the script.
 func (c Command) words() []string {
 	if len(c.Argv) > 0 {
 		return c.Argv
 	}
-	return []string{"sh", "-c", c.Script}
+	return []string{c.Script}
+}
+
+// leader is the text of the session leader.
+func (c Command) leader() string {
+	if len(c.Argv) > 0 {
+		return inner + become
+	}
+	return inner + follow
 }
 
 var variable = regexp.MustCompile(`^[A-Za-z_][A-Za-z0-9_]*$`)
@@ -144,12 +152,16 @@ narwhal_r=$?
 	reap = `kill -s KILL -- "-$narwhal_p" 2>/dev/null
 `
 	// inner is the session leader before it becomes the command. Its arguments are the host's own
-	// limit in seconds (0 = none), NAME=value words, "--", and the command.
+	// limit in seconds (0 = none), NAME=value words, "--", and the command. It runs a script itself.
 	inner = `[ "$1" = 0 ] || ( (sleep "$1" && { trap '' TERM; kill -s TERM 0; sleep 2; kill -s KILL 0; }) </dev/null >/dev/null 2>&1 & )
 shift
 while [ "$1" != -- ]; do export "$1"; shift; done
 shift
-exec "$@"`
+`
+	become = `exec "$@"`
+	follow = `narwhal_s=$1
+shift
+eval " $narwhal_s"`
 )
 
 // backstop is how much later than here the host ends a command by itself.
@@ -166,7 +178,7 @@ func (c Command) line() string {
 	} else {
 		b.WriteString("exec 4</dev/null\n")
 	}
-	fmt.Fprintf(&b, watch, Quote(inner))
+	fmt.Fprintf(&b, watch, Quote(c.leader()))
 	if !c.Stay {
 		b.WriteString(reap)
 	}

@@ -60,10 +60,9 @@ func Parse(b []byte) (Observation, error) {
 	if o.OS == "" || o.Machine == "" || o.BootID == "" {
 		return o, fmt.Errorf("read the probe's answer: system, machine or boot id is missing")
 	}
-	o.CPUs, _ = strconv.Atoi(s.At("cpu", 0))
+	o.CPUs = cpus(s.At("cpu", 0))
 	o.memory(s["memory"])
-	o.DiskFree = diskFree(s.At("disk", 0))
-	o.Writable = s.At("disk", 1) == "writable"
+	o.DiskFree, o.Writable = disk(s["disk"])
 	for _, l := range s["listeners"] {
 		if a := listener(l); a != "" {
 			o.Listeners = append(o.Listeners, a)
@@ -74,16 +73,19 @@ func Parse(b []byte) (Observation, error) {
 	return o, nil
 }
 
-// diskFree reads the available bytes of a line of df -Pk: the column before the one in
-// percent, since the file system's name may hold spaces.
-func diskFree(line string) int64 {
-	f := strings.Fields(line)
-	for i := 2; i < len(f); i++ {
-		if strings.HasSuffix(f[i], "%") {
-			return kib(f[i-1])
+// disk reads the available bytes of what df -Pk says: the column before the one in percent, since the file
+// system's name may hold spaces. A line of its own says whether the root is writable.
+func disk(lines []string) (free int64, writable bool) {
+	for _, l := range lines {
+		writable = writable || l == "writable"
+		f := strings.Fields(l)
+		for i := 2; i < len(f) && free == 0; i++ {
+			if strings.HasSuffix(f[i], "%") {
+				free = kib(f[i-1])
+			}
 		}
 	}
-	return 0
+	return free, writable
 }
 
 func kib(s string) int64 {
@@ -94,10 +96,35 @@ func kib(s string) int64 {
 	return n << 10
 }
 
-// listener reads "address:port" as ss prints it, or the kernel's hexadecimal form.
+// cpus reads a number of processors, or the kernel's list of those that are online: "online 0-3,8".
+func cpus(l string) (n int) {
+	list, ok := strings.CutPrefix(l, "online ")
+	if !ok {
+		n, _ = strconv.Atoi(l)
+		return n
+	}
+	for part := range strings.SplitSeq(list, ",") {
+		first, last, ranged := strings.Cut(part, "-")
+		if !ranged {
+			last = first
+		}
+		a, err := strconv.ParseUint(first, 10, 16)
+		b, berr := strconv.ParseUint(last, 10, 16)
+		if err != nil || berr != nil || b < a {
+			return 0
+		}
+		n += int(b-a) + 1
+	}
+	return n
+}
+
+// listener reads a line of ss, "address:port", or the kernel's hexadecimal form.
 func listener(l string) string {
 	h, ok := strings.CutPrefix(l, "hex ")
 	if !ok {
+		if f := strings.Fields(l); len(f) > 3 {
+			return f[3]
+		}
 		return l
 	}
 	addr, port, ok := strings.Cut(h, ":")

@@ -31,16 +31,16 @@ have() { command -v "$1" >/dev/null 2>&1; }
 const probe = `echo "== os"; set -- $(uname -snrm); printf '%%s\n' "$1" "$3" "$4" "$2"
 if [ -r /etc/os-release ]; then while IFS= read -r l; do case $l in PRETTY_NAME=*) echo "${l#PRETTY_NAME=}"; break;; esac; done </etc/os-release; fi
 echo "== boot"; if [ -r /proc/sys/kernel/random/boot_id ]; then read -r b </proc/sys/kernel/random/boot_id; echo "$b"; else sysctl -n kern.boottime 2>/dev/null | sed 's/}.*//' | tr -cd '0-9'; fi
-echo "== user"; id -u; u=${LOGNAME:-$USER}; if [ -n "$u" ]; then echo "$u"; else id -un; fi
-echo "== cpu"; getconf _NPROCESSORS_ONLN 2>/dev/null || nproc 2>/dev/null
+echo "== user"; u=; if [ -r /proc/self/status ]; then while read -r k _ e _; do case $k in Uid:) u=$e; break;; esac; done </proc/self/status; fi
+if [ -n "$u" ]; then echo "$u"; else id -u; fi; u=${LOGNAME:-$USER}; if [ -n "$u" ]; then echo "$u"; else id -un; fi
+echo "== cpu"; if { read -r c </sys/devices/system/cpu/online; } 2>/dev/null; then echo "online $c"; else getconf _NPROCESSORS_ONLN 2>/dev/null || nproc 2>/dev/null; fi
 if [ -r /proc/cpuinfo ]; then while IFS= read -r l; do case $l in "model name"*) echo "${l#*: }"; break;; "") break;; esac; done </proc/cpuinfo; fi
 echo "== memory"; if [ -r /proc/meminfo ]; then while read -r k v _; do case $k in MemTotal:|MemAvailable:|HugePages_Total:|HugePages_Free:|Hugepagesize:) echo "$k $v";; esac; done </proc/meminfo; fi
-echo "== disk"; p=%[1]s; while [ ! -d "$p" ] && [ "$p" != / ]; do p=${p%%/*}; p=${p:-/}; done; df -Pk "$p" 2>/dev/null | while IFS= read -r l; do case $l in Filesystem*) ;; *) echo "$l"; break;; esac; done
-if [ -w "$p" ]; then echo writable; else echo read-only; fi
+echo "== disk"; p=%[1]s; while [ ! -d "$p" ] && [ "$p" != / ]; do p=${p%%/*}; p=${p:-/}; done; if [ -w "$p" ]; then echo writable; else echo read-only; fi; df -Pk "$p" 2>/dev/null
 echo "== listeners"
-if have ss; then ss -Hltn 2>/dev/null | while read -r _ _ _ a _; do echo "$a"; done; elif [ -r /proc/net/tcp ]; then cat /proc/net/tcp /proc/net/tcp6 2>/dev/null | while read -r _ a _ s _; do [ "$s" = 0A ] && echo "hex $a"; done; fi
+if have ss; then ss -Hltn 2>/dev/null; elif [ -r /proc/net/tcp ]; then cat /proc/net/tcp /proc/net/tcp6 2>/dev/null | while read -r _ a _ s _; do [ "$s" = 0A ] && echo "hex $a"; done; fi
 echo "== runtimes"
-for c in docker podman nerdctl; do if have $c; then echo "$c $(command -v $c)"; fi; done
+for c in docker podman nerdctl; do if have $c; then printf "%%s " $c; command -v $c; fi; done
 echo "== limits"; for o in -l -n -u; do for w in S H; do printf '%%s ' "$w$o"; ulimit -$w $o 2>/dev/null || echo; done; done
 echo "== cgroup"
 if [ -r /proc/self/cgroup ]; then

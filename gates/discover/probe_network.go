@@ -16,10 +16,14 @@ func NetworkProbe(peers []netip.Addr) string {
 	for _, p := range peers {
 		fmt.Fprintf(&ask, "route get %s\n", p)
 	}
-	return prelude + fmt.Sprintf(networkProbe, ask.String())
+	routes := ask.String()
+	if routes != "" {
+		routes = "if have ip; then ip -j -force -batch - 2>/dev/null <<'NARWHAL_END'\n" + routes + "NARWHAL_END\nfi\n"
+	}
+	return prelude + fmt.Sprintf(networkProbe, routes)
 }
 
-// networkProbe starts one process for the addresses and one for all routes.
+// networkProbe starts one process for the addresses and one for all routes, none where there are none.
 const networkProbe = `echo "== links"
 if [ -d /sys/class/net ]; then
   for i in /sys/class/net/*; do
@@ -34,12 +38,9 @@ else ifconfig -a 2>/dev/null | sed -n 's/^\([a-z0-9]*\):.* mtu \([0-9]*\).*/\1|\
 echo "== bonds"
 for f in /proc/net/bonding/*; do if [ -r "$f" ]; then echo "bond ${f##*/}"; while IFS= read -r l; do echo "$l"; done <"$f"; fi; done
 echo "== addresses"
-if have ip; then ip -o addr show 2>/dev/null | while read -r _ n f a _; do echo "$n $f $a"; done; fi
+if have ip; then ip -o addr show 2>/dev/null; fi
 echo "== routes"
-if have ip; then ip -j -force -batch - 2>/dev/null <<'NARWHAL_END'
-%[1]sNARWHAL_END
-fi
-echo "== end"
+%[1]secho "== end"
 `
 
 // fabricAddresses are the addresses that carry the KV of a fleet's engine hosts, by host.

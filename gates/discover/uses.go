@@ -43,8 +43,11 @@ type use struct {
 func uses(f fleet.Fleet, host string) []use {
 	var out []use
 	for _, e := range f.Engines {
+		if f.HostOf(e.IID) != host {
+			continue
+		}
 		l, ok := f.LaunchOf(e.IID)
-		if !ok || f.HostOf(e.IID) != host || l.Kind == fleet.LaunchSimulated {
+		if !ok || l.Kind == fleet.LaunchSimulated {
 			continue
 		}
 		u := use{iid: e.IID, shared: e.SharedDevice}

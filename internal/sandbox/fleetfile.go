@@ -39,7 +39,7 @@ func (s *Sandbox) write(cfg Config) error {
 const mesh = 16
 
 // atOnce hosts at most are measured at once, and while their engines decode only in a fleet of no
-// more: all share this machine.
+// more: all share this machine. Hosts that start engines are no more at once either.
 const atOnce = 8
 
 // document is the sandbox's fleet: simulated engines, those of the first half of the hosts
@@ -81,6 +81,7 @@ func (s *Sandbox) document(cfg Config) object {
 	}
 	if len(s.Hosts) > atOnce {
 		deploy["fabric"].(object)["at_once"], deploy["fabric"].(object)["under_decode"] = atOnce/2, false
+		deploy["limits"] = object{"fan_out": atOnce}
 	}
 	if len(engines) > mesh {
 		deploy["profile"].(object)["pairs"] = "ring"

@@ -74,7 +74,7 @@ func TestEnvironmentIsClean(t *testing.T) {
 	t.Setenv("LEAKED", "from the test")
 	s, c := start(t, Config{Env: []string{"EXTRA=1"}, Mark: "m"})
 	env := output(t, c, "env | sort; pwd")
-	for _, want := range []string{"EXTRA=1\n", "HOME=" + s.Root() + "\n", "LANG=C\n", "NARWHAL_LOOPBACK=m\n", "PATH=/"} {
+	for _, want := range []string{"EXTRA=1\n", "HOME=" + s.Root() + "\n", "LANG=C\n", "NARWHAL_LOOPBACK=m\n", "PATH=/", "LOGNAME=" + login() + "\n"} {
 		if !strings.Contains(env, want) {
 			t.Errorf("%q is missing in\n%s", want, env)
 		}

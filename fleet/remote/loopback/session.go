@@ -4,6 +4,7 @@ import (
 	"io"
 	"os"
 	"os/exec"
+	"os/user"
 	"sync"
 	"syscall"
 
@@ -141,11 +142,19 @@ func (p *process) hangUp() {
 	_ = p.stderr.Close()
 }
 
+// login is the name of the user that commands run as, "" where the system does not tell.
+var login = sync.OnceValue(func() string {
+	if u, err := user.Current(); err == nil {
+		return u.Username
+	}
+	return ""
+})
+
 func (s *Server) start(command string) (*process, error) {
 	s.see("exec", command, "")
 	cmd := exec.Command(s.cfg.Shell, "-c", command)
 	cmd.Dir = s.cfg.Root
-	cmd.Env = append([]string{"PATH=" + searchPath, "HOME=" + s.cfg.Root, "LANG=C", "SHELL=" + s.cfg.Shell, s.table.mark}, s.cfg.Env...)
+	cmd.Env = append([]string{"PATH=" + searchPath, "HOME=" + s.cfg.Root, "LANG=C", "SHELL=" + s.cfg.Shell, "USER=" + login(), "LOGNAME=" + login(), s.table.mark}, s.cfg.Env...)
 	cmd.SysProcAttr = &syscall.SysProcAttr{Setpgid: true}
 	var near, far [3]*os.File
 	for i := range near {

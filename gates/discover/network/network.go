@@ -104,11 +104,15 @@ type Address struct {
 	Net  netip.Prefix `json:"net"`
 }
 
-// ParseAddresses reads lines "interface family address/bits".
+// ParseAddresses reads lines "interface family address/bits", or of ip -o addr show: a number before them and
+// more behind.
 func ParseAddresses(lines []string) []Address {
 	var out []Address
 	for _, s := range lines {
 		f := strings.Fields(s)
+		if len(f) > 3 && strings.HasSuffix(f[0], ":") {
+			f = f[1:4]
+		}
 		if len(f) != 3 || !linkRE.MatchString(f[0]) || len(out) == maxLinks {
 			continue
 		}

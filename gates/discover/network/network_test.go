@@ -30,11 +30,12 @@ func TestLinks(t *testing.T) {
 }
 
 func TestAddresses(t *testing.T) {
-	as := ParseAddresses([]string{"lo inet 127.0.0.1/8", "eth1 inet 192.0.2.11/24", "eth1 inet6 fe80::1/64", "eth1@if3 inet6 2001:db8::11/64", "tun0 inet 10.0.0.1", "x inet weg", "x", "eth1 inet6 fe80::1%eth1"})
-	if len(as) != 5 || Holder(as, netip.MustParseAddr("2001:db8::11")) != "eth1" || Holder(as, netip.MustParseAddr("192.0.2.12")) != "" || Holder(as, netip.MustParseAddr("::ffff:192.0.2.11")) != "eth1" {
+	as := ParseAddresses([]string{"lo inet 127.0.0.1/8", "eth1 inet 192.0.2.11/24", "eth1 inet6 fe80::1/64", "eth1@if3 inet6 2001:db8::11/64", "tun0 inet 10.0.0.1", "x inet weg", "x", "eth1 inet6 fe80::1%eth1",
+		`2: eth2    inet 192.0.2.21/24 brd 192.0.2.255 scope global eth2\       valid_lft forever preferred_lft forever`, "3: eth2@if3    inet6 2001:db8::21/64 scope global", "4:", "4: x y z"})
+	if len(as) != 7 || Holder(as, netip.MustParseAddr("192.0.2.21")) != "eth2" || Holder(as, netip.MustParseAddr("2001:db8::21")) != "eth2" || Holder(as, netip.MustParseAddr("2001:db8::11")) != "eth1" || Holder(as, netip.MustParseAddr("192.0.2.12")) != "" || Holder(as, netip.MustParseAddr("::ffff:192.0.2.11")) != "eth1" {
 		t.Errorf("%+v", as)
 	}
-	if r := Routable(as); len(r) != 3 || r[0].Net.Addr().String() != "192.0.2.11" {
+	if r := Routable(as); len(r) != 5 || r[0].Net.Addr().String() != "192.0.2.11" {
 		t.Errorf("%+v", r)
 	}
 }
