@@ -82,6 +82,7 @@ type ladder struct {
 	acts    []string     // what changed the host
 	ended   func(string) // after an undo took effect
 	broken  map[string]error
+	lost    map[string]error // after it took effect
 }
 
 func (l *ladder) Run(ctx context.Context, c remote.Command) (remote.Result, error) {
@@ -143,6 +144,9 @@ func (l *ladder) do(name string, c remote.Command) ([]byte, error) {
 		}
 		l.acts = append(l.acts, subject)
 		defer l.after(subject)
+		if err := l.lost[subject]; err != nil {
+			return nil, err
+		}
 		if name == "drain" {
 			return mustJSON(Drained{Stopped: process.Stopped{Name: q.Name, Was: was, PID: p.PID}, ID: p.ID, Cut: l.cut}), nil
 		}

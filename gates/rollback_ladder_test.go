@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"io"
 	"slices"
 	"strings"
 	"testing"
@@ -255,6 +256,51 @@ func TestRollbackTellsOfCutRequests(t *testing.T) {
 		if f.Code != "drain-cut" || !f.Note || f.Got != "3" {
 			t.Errorf("%+v", f)
 		}
+	}
+}
+
+// TestRollbackTellsOfAnUnseenEnd: what ended in an attempt whose outcome is not known was stopped by the
+// rollback, and nobody heard of its requests; what was gone before an attempt reached it was not.
+func TestRollbackTellsOfAnUnseenEnd(t *testing.T) {
+	for name, c := range map[string]struct {
+		err     error
+		ended   bool
+		stopped bool
+	}{
+		"the connection was lost":     {&remote.LostError{Host: "h1", Hop: "h1", Err: io.EOF}, true, true},
+		"the command was interrupted": {fmt.Errorf("run: %w", context.Canceled), true, true},
+		"it was not reached":          {&remote.HopError{Host: "h1", Hop: "h1", Stage: remote.StageConnect, Err: io.EOF}, false, false},
+	} {
+		t.Run(name, func(t *testing.T) {
+			r, l := newLadder(t)
+			r.pass(Options{})
+			faults := map[string]error{"drain " + routerProcess: c.err}
+			if c.ended {
+				l.lost = faults
+			} else {
+				l.broken = faults
+			}
+			for range 2 { // an attempt that gets no farther changes nothing about it
+				if _, _, err := r.rollback(t.Context(), "F"); err == nil {
+					t.Fatal("the router was drained all the same")
+				}
+				l.broken = map[string]error{"drain " + routerProcess: &remote.HopError{Host: "h1", Hop: "h1", Stage: remote.StageConnect, Err: io.EOF}}
+			}
+			l.lost, l.broken = nil, nil
+			delete(l.procs, routerProcess)
+			_, res, err := r.rollback(t.Context(), "F")
+			if err != nil {
+				t.Fatal(err)
+			}
+			if got := slices.Contains(res.Stopped, routerProcess); got != c.stopped {
+				t.Errorf("stopped %q", res.Stopped)
+			}
+			if got := slices.ContainsFunc(res.Findings, func(f record.Finding) bool {
+				return f.Code == "drain-unseen" && f.Note && f.Host == "h1" && f.Hint != ""
+			}); got != c.stopped {
+				t.Errorf("findings %+v", res.Findings)
+			}
+		})
 	}
 }
 

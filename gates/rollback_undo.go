@@ -24,7 +24,7 @@ func (r *Runner) undo(ctx context.Context, s UndoStep, res *RollbackResult) erro
 	step := Step{ID: s.ID, Title: s.Title, Host: s.Host, Effect: Disrupt, Argv: s.Argv, Limit: s.Limit}
 	r.Progress.Step(s.Gate, step, 0, nil, false)
 	begin := time.Now()
-	answer, err := r.runUndo(ctx, s)
+	answer, sent, err := r.runUndo(ctx, s)
 	took := time.Since(begin)
 	r.Progress.Step(s.Gate, step, took, err, true)
 	note.DurationMS, note.Status = took.Milliseconds(), record.RollbackOK
@@ -38,12 +38,15 @@ func (r *Runner) undo(ctx context.Context, s UndoStep, res *RollbackResult) erro
 	ended, was := readEnded(s, answer)
 	switch {
 	case err != nil:
-		note.Status, note.Error = record.RollbackFailed, clean(err.Error(), 2000)
+		note.Status, note.Error, note.Unsure = record.RollbackFailed, clean(err.Error(), 2000), begun || sent
 		if r.closes(s) == 2 {
 			res.Residue = append(res.Residue, fmt.Sprintf("%s on host %s: %s", s.Title, s.Host, clean(err.Error(), 300)))
 		}
 	case was || begun:
 		res.Stopped, res.Restored = addNonEmpty(res.Stopped, s.Stops), addNonEmpty(res.Restored, s.Restores)
+		if !was && s.drains() {
+			res.Findings = append(res.Findings, unseen(s))
+		}
 	}
 	res.Findings = append(res.Findings, ended.notes(s)...)
 	if _, werr := r.append(record.KindRollbackStep, s.Gate, s.ID, s.Host, note); werr != nil {
@@ -80,11 +83,20 @@ func readEnded(s UndoStep, answer []byte) (d Drained, was bool) {
 	return d, *said.Was
 }
 
+// drains reports whether what the step stops takes requests.
+func (s UndoStep) drains() bool { return s.Stops == routerProcess || s.Stops == standbyProcess }
+
+// unseen tells of an end that came while no attempt looked.
+func unseen(s UndoStep) record.Finding {
+	return record.Finding{Code: "drain-unseen", Host: s.Host, Note: true, Want: "what the drain cut", Got: "unknown",
+		Hint: "its journal has the requests that it ended, and its log below run tells how", Message: s.Stops + " ended under an attempt that was cut off before it said what became of its requests"}
+}
+
 // notes tell of a drain that its limit ended.
 func (d Drained) notes(s UndoStep) []record.Finding {
 	hint := "serving.graceful_timeout_s is what requests get to end"
 	switch {
-	case d.Killed && s.Stops != "" && (s.Stops == routerProcess || s.Stops == standbyProcess):
+	case d.Killed && s.drains():
 		return []record.Finding{{Code: "drain-killed", Host: s.Host, Note: true, Want: "an orderly end", Got: "KILL", Hint: hint, Message: s.Stops + " did not end within its limit and was killed"}}
 	case d.Cut != nil && *d.Cut > 0:
 		return []record.Finding{{Code: "drain-cut", Host: s.Host, Note: true, Want: "0 requests cut", Got: fmt.Sprint(*d.Cut), Hint: hint, Message: fmt.Sprintf("%s: %d requests were cut by the limit of its drain", s.Stops, *d.Cut)}}
@@ -92,7 +104,7 @@ func (d Drained) notes(s UndoStep) []record.Finding {
 	return nil
 }
 
-// begunBefore reports whether an attempt that was cut off had begun the step: what it
+// begunBefore reports whether an earlier attempt may have had the step's effect: what it
 // stopped then no longer runs, and was stopped all the same.
 func (r *Runner) begunBefore(id string) bool {
 	rb := r.Record.State().Rollback
@@ -101,7 +113,7 @@ func (r *Runner) begunBefore(id string) bool {
 	}
 	for _, s := range rb.Steps {
 		if s.ID == id {
-			return s.Status == record.RollbackRunning
+			return s.Status == record.RollbackRunning || s.Unsure
 		}
 	}
 	return false
@@ -120,22 +132,30 @@ func (r *Runner) forgetEarlier(s UndoStep) error {
 	return nil
 }
 
-// runUndo runs the undo's command and returns what it printed.
-func (r *Runner) runUndo(ctx context.Context, s UndoStep) ([]byte, error) {
+// runUndo runs the undo's command and returns what it printed, and whether the host may have begun it.
+func (r *Runner) runUndo(ctx context.Context, s UndoStep) (answer []byte, sent bool, err error) {
 	limited, cancel := context.WithTimeout(ctx, s.Limit.D()+graceAfterLimit)
 	defer cancel()
 	h, err := r.host(limited, s.Host)
 	if err != nil {
-		return nil, err
+		return nil, false, err
 	}
 	out, err := h.Run(limited, r.permit(remote.Command{Argv: s.Argv, Limit: s.Limit.D()}))
 	if err != nil {
-		return nil, withStderr(err, out)
+		return nil, !notBegun(err), withStderr(err, out)
 	}
 	if out.Truncated || !json.Valid(out.Stdout) {
-		return nil, errors.New("the host's answer is none")
+		return nil, true, errors.New("the host's answer is none")
 	}
-	return out.Stdout, nil
+	return out.Stdout, true, nil
+}
+
+// notBegun reports whether a command did not reach its host.
+func notBegun(err error) bool {
+	var hop *remote.HopError
+	var policy *remote.PolicyError
+	var command *remote.CommandError
+	return errors.As(err, &hop) || errors.As(err, &policy) || errors.As(err, &command)
 }
 
 // StopUndo is the undo of a started process: stop it by its recorded identity.

@@ -159,13 +159,15 @@ const (
 // RollbackStep is one undo: once running, before it starts, and once with its
 // end. With status ok it takes the intent with seq Intent out of Done.
 type RollbackStep struct {
-	ID         string `json:"id"`
-	Intent     int64  `json:"intent,omitempty"`
-	Summary    string `json:"summary,omitempty"`
-	Status     string `json:"status"`
-	Error      string `json:"error,omitempty"`
-	DurationMS int64  `json:"duration_ms,omitempty"`
-	Output     *Ref   `json:"output,omitempty"`
+	ID      string `json:"id"`
+	Intent  int64  `json:"intent,omitempty"`
+	Summary string `json:"summary,omitempty"`
+	Status  string `json:"status"`
+	Error   string `json:"error,omitempty"`
+	// Unsure says that an attempt that did not end may have had its effect.
+	Unsure     bool  `json:"unsure,omitempty"`
+	DurationMS int64 `json:"duration_ms,omitempty"`
+	Output     *Ref  `json:"output,omitempty"`
 }
 
 // RollbackDone ends a rollback. Rerun lists the gates that must run again.
