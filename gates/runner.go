@@ -113,6 +113,9 @@ func (r *Runner) run(ctx context.Context, o Options) (Outcome, error) {
 	if err := r.askedForLeft(); err != nil {
 		return r.fail(out, err)
 	}
+	if err := r.sealLeft(); err != nil {
+		return r.fail(out, err)
+	}
 	if err := r.keepPlan(ctx, o); err != nil {
 		return r.fail(out, err)
 	}

@@ -133,6 +133,21 @@ func previousSeal(letters []string, state record.State, letter string) string {
 	return ""
 }
 
+// sealLeft signs gates that passed and were cut off before their seal, before other work hides that.
+func (r *Runner) sealLeft() error {
+	if r.Signer == nil {
+		return nil
+	}
+	for _, letter := range r.letters() {
+		if g := r.Record.State().Gates[letter]; g.State == record.VerdictPassed && g.Seal == nil {
+			if err := r.seal(letter); err != nil {
+				return err
+			}
+		}
+	}
+	return nil
+}
+
 // reseal signs gates whose predecessor was sealed again, or that passed and were cut
 // off before their seal.
 func (r *Runner) reseal() error {

@@ -50,7 +50,13 @@ func VerifyBy(dir string, pipeline []Gate, trust attest.Signers) (Verification, 
 	for _, p := range rep.Notices {
 		v.Notices = append(v.Notices, Trouble{Code: p.Code, File: p.File, Message: p.Message})
 	}
-	v.replay(dir, pipeline, v.seals(dir, rep, trust), trust, newest(rep))
+	verifier := v.seals(dir, rep, trust)
+	snap, err := record.Read(dir)
+	if err != nil {
+		return v, nil // the chain's own problem is listed
+	}
+	v.unsealed(snap, verifier != nil)
+	v.replay(snap, pipeline, verifier, trust, newest(rep))
 	return v, nil
 }
 
@@ -92,12 +98,39 @@ func (v *Verification) seals(dir string, rep record.Report, trust attest.Signers
 		}
 		v.add("seal_unverified", s.File, s.Name, "seal of gate %s: %v", s.Name, err)
 	}
-	for letter, g := range rep.State.Gates {
-		if g.State == record.VerdictPassed && g.Seal == nil {
-			v.Notices = append(v.Notices, Trouble{Code: "unsealed", Gate: letter, Message: "gate " + letter + " passed and is not sealed"})
+	return verifier
+}
+
+// unsealed tells of gates that passed and that nobody signed. Only the one at the end may be so, where the
+// run was cut off; a gate is signed before anything is done for another one.
+func (v *Verification) unsealed(snap *record.Snapshot, vouched bool) {
+	passed, worked := map[string]int64{}, map[string]int64{}
+	for _, ev := range snap.Events {
+		switch ev.Kind {
+		case record.KindStarted, record.KindPlan, record.KindIntent, record.KindOutcome, record.KindEvidence, record.KindVerdict, record.KindSeal:
+			worked[ev.Gate] = ev.Seq
+		}
+		if ev.Kind == record.KindVerdict {
+			passed[ev.Gate] = ev.Seq
 		}
 	}
-	return verifier
+	delete(worked, "")
+	delete(worked, sealRollbackName)
+	for _, letter := range sortedKeys(snap.State.Gates) {
+		g := snap.State.Gates[letter]
+		if g.State != record.VerdictPassed || g.Seal != nil {
+			continue
+		}
+		on := false
+		for other, seq := range worked {
+			on = on || other != letter && seq > passed[letter]
+		}
+		if vouched && on {
+			v.add("unsealed", record.LogFile, letter, "gate %s passed and nobody signed it, although the run went on", letter)
+			continue
+		}
+		v.Notices = append(v.Notices, Trouble{Code: "unsealed", Gate: letter, Message: "gate " + letter + " passed and is not signed: nobody vouches for it"})
+	}
 }
 
 // readSeal reads a seal's file; what is no small regular file is not opened.
@@ -114,11 +147,7 @@ func readSeal(path string) ([]byte, error) {
 
 // replay folds the log again, judges every verdict from the evidence of its moment, and
 // compares every seal, older ones too, with the record of its moment.
-func (v *Verification) replay(dir string, pipeline []Gate, verifier *attest.Verifier, trust attest.Signers, newest map[int64]bool) {
-	snap, err := record.Read(dir)
-	if err != nil {
-		return // the chain's own problem is listed
-	}
+func (v *Verification) replay(snap *record.Snapshot, pipeline []Gate, verifier *attest.Verifier, trust attest.Signers, newest map[int64]bool) {
 	byLetter := map[string]Gate{}
 	var letters []string
 	for _, g := range pipeline {

@@ -322,6 +322,18 @@ var tamperings = map[string]tampering{
 			f.remove("seals/" + g + ".sigstore.json")
 		}
 	}, holds: true},
+	"every seal stripped": {do: func(f *forger) {
+		var left [][]byte
+		for _, l := range f.lines() {
+			if !bytes.Contains(l, []byte(`"kind":"seal"`)) {
+				left = append(left, l)
+			}
+		}
+		f.rechain(left)
+		for _, g := range []string{"A", "B", "C", "D", "E", "F", "G"} {
+			f.remove("seals/" + g + ".sigstore.json")
+		}
+	}},
 	"no log":       {do: func(f *forger) { f.remove(record.LogFile) }},
 	"an empty log": {do: func(f *forger) { f.write(record.LogFile, nil) }},
 	"two objects swapped": {do: func(f *forger) {

@@ -112,7 +112,7 @@ class Record:
     def __init__(self, root, keys):
         self.root, self.keys, self.problems, self.notices = root, keys, [], []
         self.refs, self.torn, self.mirrors, self.gates, self.digests = {}, {}, {}, {}, {}
-        self.run, self.fleet, self.seals, self.events = "", "", 0, 0
+        self.run, self.fleet, self.seals, self.events, self.worked = "", "", 0, 0, {}
 
     def say(self, code, where, message): self.problems.append({"code": code, "where": where, "message": str(message)})
 
@@ -146,8 +146,7 @@ class Record:
                 self.fold(ev, where)
             except WRONG as e:
                 self.say("line", where, "%s: %r" % (ev["kind"], e))
-        if not self.events:
-            self.say("log", "log.jsonl", "no event could be read")
+        if not self.events: self.say("log", "log.jsonl", "no event could be read")
         self.files()
 
     def line(self, row):
@@ -176,12 +175,13 @@ class Record:
 
     def fold(self, ev, where):
         kind, b, gate = ev["kind"], ev["body"], ev.get("gate", "")
+        if kind in ("gate.started", "plan", "intent", "outcome", "evidence", "verdict", "seal") and gate not in ("", "rollback"):
+            self.worked[gate] = ev["seq"]
         if kind == "run.created":
             self.run, self.fleet, self.mirrors["fleet.json"] = b["run"], b["fleet_name"], b["fleet"]
         elif kind == "plan" and not gate:
             self.mirrors["plan.json"] = b["object"]
-        elif kind == "repair":
-            self.torn[b["file"]] = {"sha256": b["dropped_sha256"], "bytes": b["dropped_bytes"]}
+        elif kind == "repair": self.torn[b["file"]] = {"sha256": b["dropped_sha256"], "bytes": b["dropped_bytes"]}
         elif kind == "gate.started":
             self.gate(gate).update(state="running", seal=None)
         elif kind == "evidence":
@@ -193,18 +193,16 @@ class Record:
         elif kind == "undone":
             g = self.gate(b["key"].split("/")[0] if b.get("key") else gate)
             g["state"] = "undone"
-            if b.get("key"):
-                g["evidence"].pop(b["key"], None)
-            elif not b.get("step") and not b.get("intent"):
-                g["evidence"].clear()
+            if b.get("key"): g["evidence"].pop(b["key"], None)
+            elif not b.get("step") and not b.get("intent"): g["evidence"].clear()
         elif kind == "rollback.done":
             for g in (self.gate(letter) for letter in b.get("rerun") or []):
                 g["evidence"].clear()
                 g["state"] = "pending" if g["state"] == "pending" else "undone"
         elif kind == "verdict":
+            self.gate(gate)["at"] = ev["seq"]
             self.verdict(gate, b, where)
-        elif kind == "seal":
-            self.seal(gate, ev["seq"], b, where)
+        elif kind == "seal": self.seal(gate, ev["seq"], b, where)
 
     def verdict(self, gate, b, where):
         g, inputs = self.gate(gate), self.gate("A")["evidence"].get("A/inputs")
@@ -269,8 +267,11 @@ class Record:
                     self.notices.append("%s: no line names it" % path)
                 except (OSError, Bad) as e:
                     self.say("unknown_file", path, e)
-        unsealed = [letter for letter, g in sorted(self.gates.items()) if g["state"] == "passed" and not g["seal"]]
-        self.notices += ["gate %s passed and is not sealed" % letter for letter in unsealed]
+        for letter, g in sorted(self.gates.items()):
+            if g["state"] == "passed" and not g["seal"]:
+                on = self.keys and any(n > g["at"] for x, n in self.worked.items() if x != letter)
+                text = "gate %s passed and is not signed%s" % (letter, ", although the run went on" if on else ": nobody vouches for it")
+                self.say("unsealed", "log.jsonl", text) if on else self.notices.append(text)
 
 def main():
     args = argparse.ArgumentParser(description="Verifies a record of narwhal offline")
@@ -291,8 +292,7 @@ def main():
             pass
         r = Record(a.run, keys)
         r.verify()
-    found = {"run": r.run, "events": r.events, "objects": len(r.refs), "seals": r.seals, "problems": r.problems, "notices": r.notices}
-    print(json.dumps(found, indent=1))
+    print(json.dumps({"run": r.run, "events": r.events, "objects": len(r.refs), "seals": r.seals, "problems": r.problems, "notices": r.notices}, indent=1))
     return 8 if r.problems else 0
 
 if __name__ == "__main__":
