@@ -346,6 +346,17 @@ func TestTreeDigestIsThatOfSha256sum(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
+	elsewhere := folder(t, map[string]string{"w/x": "6", "y": "7"})
+	if err := os.Symlink(elsewhere, filepath.Join(dir, "weights")); err != nil {
+		t.Fatal(err)
+	}
+	if err := os.Symlink(filepath.Join(elsewhere, "w"), filepath.Join(elsewhere, "again")); err != nil {
+		t.Fatal(err)
+	}
+	got, err = openHashes("", false).tree(t.Context(), dir)
+	if err != nil || len(got) != 7 {
+		t.Fatalf("%+v, %v", got, err)
+	}
 	cmd := exec.Command("sh", "-c", `find -L . -type f ! -path '*/.*' | sed 's|^\./||' | LC_ALL=C sort | xargs sha256sum | sha256sum`)
 	cmd.Dir = dir
 	out, err := cmd.Output()
@@ -416,6 +427,48 @@ func TestTreeRefuses(t *testing.T) {
 	}
 	if _, err := openHashes("", false).tree(t.Context(), dir); err == nil {
 		t.Error("a dangling link was skipped")
+	}
+	for name, to := range map[string]string{"loop": ".", "deep/loop": ".."} {
+		dir := folder(t, map[string]string{"a": "1", "deep/b": "2"})
+		if err := os.Symlink(to, filepath.Join(dir, name)); err != nil {
+			t.Fatal(err)
+		}
+		if _, err := openHashes("", false).tree(t.Context(), dir); err == nil || !strings.HasPrefix(err.Error(), name+": ") {
+			t.Errorf("%s to %s: %v", name, to, err)
+		}
+	}
+}
+
+// TestChangesBehindLinks: a file behind a linked folder, and a link that leads elsewhere now, count as changed.
+func TestChangesBehindLinks(t *testing.T) {
+	dir, one, two := folder(t, map[string]string{"a": "1"}), folder(t, map[string]string{"w": "2"}), folder(t, map[string]string{"w": "2"})
+	link := filepath.Join(dir, "weights")
+	if err := os.Symlink(one, link); err != nil {
+		t.Fatal(err)
+	}
+	tree := func() file {
+		t.Helper()
+		got, err := openHashes("", false).tree(t.Context(), dir)
+		if err != nil || len(got) != 2 || got[1].path != "weights/w" {
+			t.Fatalf("%+v, %v", got, err)
+		}
+		return got[1]
+	}
+	before := tree()
+	if err := os.WriteFile(filepath.Join(one, "w"), []byte("3"), 0o600); err != nil {
+		t.Fatal(err)
+	}
+	if after := tree(); after.SHA == before.SHA || after.changed().Before(before.changed()) {
+		t.Errorf("%+v, before %+v", after, before)
+	}
+	if err := os.Remove(link); err != nil {
+		t.Fatal(err)
+	}
+	if err := os.Symlink(two, link); err != nil {
+		t.Fatal(err)
+	}
+	if after := tree(); after.SHA != before.SHA || after.Print == before.Print || !after.changed().After(time.Unix(0, after.Print.MTime)) {
+		t.Errorf("%+v, before %+v", after, before)
 	}
 }
 

@@ -10,6 +10,7 @@ import (
 	"io"
 	"io/fs"
 	"os"
+	"path"
 	"path/filepath"
 	"slices"
 	"strconv"
@@ -24,6 +25,7 @@ import (
 const (
 	maxFiles  = 100_000
 	maxHashes = 64 << 20 // bytes of a file of remembered digests
+	maxDepth  = 64
 	hashers   = 8
 	// young files are hashed again: a write soon after may leave the same times.
 	young = 2 * time.Second
@@ -46,11 +48,12 @@ type remembered struct {
 
 // file is one file of a tree.
 type file struct {
-	path string // relative, with slashes
+	path   string // relative, with slashes
+	linked int64  // newest change of a link on the way to it, in nanoseconds; 0 without one
 	remembered
 }
 
-func (f file) changed() time.Time { return time.Unix(0, max(f.Print.MTime, f.Print.CTime)) }
+func (f file) changed() time.Time { return time.Unix(0, max(f.Print.MTime, f.Print.CTime, f.linked)) }
 
 // hashes remembers digests of files by their absolute path.
 type hashes struct {
@@ -85,7 +88,7 @@ func digestOf(tree []file) string {
 	return hex.EncodeToString(h.Sum(nil))
 }
 
-// tree hashes the files of a folder, sorted by path. Links to files count as files; names
+// tree hashes the files of a folder, sorted by path. Links count as what they lead to; names
 // that begin with a dot are left out.
 func (h *hashes) tree(ctx context.Context, root string) ([]file, error) {
 	out, err := list(root)
@@ -135,44 +138,73 @@ func (h *hashes) save() error {
 	return nil
 }
 
+// list names the files of a folder as find -L does, those behind links to folders too, sorted by path. A link
+// that leads nowhere or back to a folder above it is an error.
 func list(root string) ([]file, error) {
-	var out []file
 	top, err := filepath.EvalSymlinks(root)
 	if err != nil {
 		return nil, err
 	}
-	err = filepath.WalkDir(top, func(path string, d fs.DirEntry, err error) error {
-		if err != nil {
-			return err
-		}
-		if path != top && strings.HasPrefix(d.Name(), ".") {
-			if d.IsDir() {
-				return fs.SkipDir
-			}
-			return nil
-		}
-		info, err := os.Stat(path)
-		if err != nil {
-			return err
-		}
-		if !info.Mode().IsRegular() {
-			return nil
-		}
-		rel, err := filepath.Rel(top, path)
-		if err != nil || strings.ContainsAny(rel, "\n\\") {
-			return fmt.Errorf("the name %q cannot be listed", rel)
-		}
-		if len(out) == maxFiles {
-			return fmt.Errorf("more than %d files", maxFiles)
-		}
-		out = append(out, file{path: filepath.ToSlash(rel), remembered: remembered{Print: printOf(info)}})
-		return nil
-	})
-	if err == nil && len(out) == 0 {
+	info, err := os.Stat(top)
+	if err != nil {
+		return nil, err
+	}
+	w := walk{}
+	err = w.folder(top, "", []fs.FileInfo{info}, 0)
+	if err == nil && len(w.out) == 0 {
 		err = errors.New("the folder holds no file")
 	}
-	slices.SortFunc(out, func(a, b file) int { return strings.Compare(a.path, b.path) })
-	return out, err
+	slices.SortFunc(w.out, func(a, b file) int { return strings.Compare(a.path, b.path) })
+	return w.out, err
+}
+
+type walk struct{ out []file }
+
+// folder lists one folder. above are the folders that it lies in and itself, linked the newest change of a
+// link on the way, in nanoseconds.
+func (w *walk) folder(dir, rel string, above []fs.FileInfo, linked int64) error {
+	if len(above) > maxDepth {
+		return fmt.Errorf("%s: more than %d folders deep", rel, maxDepth)
+	}
+	entries, err := os.ReadDir(dir)
+	if err != nil {
+		return err
+	}
+	for _, d := range entries {
+		if strings.HasPrefix(d.Name(), ".") {
+			continue
+		}
+		name := path.Join(rel, d.Name())
+		if strings.ContainsAny(name, "\n\\") {
+			return fmt.Errorf("the name %q cannot be listed", name)
+		}
+		at, since := filepath.Join(dir, d.Name()), linked
+		info, err := os.Stat(at)
+		if err != nil {
+			return fmt.Errorf("%s: %s", name, why(err))
+		}
+		if d.Type()&fs.ModeSymlink != 0 {
+			own, err := os.Lstat(at)
+			if err != nil {
+				return fmt.Errorf("%s: %s", name, why(err))
+			}
+			since = max(since, printOf(own).CTime)
+		}
+		switch {
+		case info.IsDir() && slices.ContainsFunc(above, func(a fs.FileInfo) bool { return os.SameFile(a, info) }):
+			return fmt.Errorf("%s: the link leads back to a folder that it lies in", name)
+		case info.IsDir():
+			if err := w.folder(at, name, append(slices.Clip(above), info), since); err != nil {
+				return err
+			}
+		case !info.Mode().IsRegular():
+		case len(w.out) == maxFiles:
+			return fmt.Errorf("more than %d files", maxFiles)
+		default:
+			w.out = append(w.out, file{path: name, linked: since, remembered: remembered{Print: printOf(info)}})
+		}
+	}
+	return nil
 }
 
 // hash reads a file and makes sure that it did not change meanwhile.
