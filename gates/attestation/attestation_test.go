@@ -206,7 +206,7 @@ func (r *rig) judge(t *testing.T, s Stated) []string {
 	var codes []string
 	for _, f := range (Gate{}).Judge(view(t, r.fleet, r.evidence)) {
 		codes = append(codes, f.Code)
-		if f.Host != "h1" || f.Engine != "e" || f.Message == "" || f.Hint == "" || f.Evidence != "E/statement/e" && f.Code != "observed-process" {
+		if f.Host != "h1" || f.Engine != "e" || f.Message == "" || f.Hint == "" || f.Evidence != "E/statement/e" && f.Code != "observed-process" && f.Code != "statement-unseen" {
 			t.Errorf("finding %+v says too little", f)
 		}
 	}
@@ -287,6 +287,8 @@ func TestRefusals(t *testing.T) {
 		"another NIXL":         {change: func(r *rig, _ *Stated) { r.observed(look.NIXL, was("x")) }, want: []string{"statement-nixl-version"}},
 		"a transport gone":     {change: func(r *rig, _ *Stated) { r.observed(look.Transports, was("rc_mlx5/mlx5_0:1")) }, want: []string{"statement-transports"}},
 		"other GPUs":           {change: func(r *rig, _ *Stated) { r.observed(look.GPUs, was("GPU-1")) }, want: []string{"statement-gpus"}},
+		"a model nobody can read": {fleet: withModel("/models/m"), change: func(r *rig, _ *Stated) { r.observed(look.Checkpoint, &look.Seen{Unknown: "denied"}) }, want: []string{"statement-launch-digest", "statement-unseen"}},
+		"a model by its name":     {fleet: withModel("org/m"), change: func(r *rig, _ *Stated) { r.observed(look.Checkpoint, &look.Seen{Unknown: "denied"}) }},
 		"another contract": {fleet: func(f *fleet.Fleet) { f.EngineContract = &fleet.Contract{EngineVersion: r.live.Version, KVHeads: 99} },
 			want: []string{"statement-contract", "statement-launch-digest"}},
 		"another connector":                {fleet: func(f *fleet.Fleet) { f.Engine.Connector = "mooncake" }, want: []string{"statement-contract", "statement-launch-digest"}},
@@ -313,6 +315,10 @@ func TestRefusals(t *testing.T) {
 			t.Errorf("%s: found %v, want %v", name, got, c.want)
 		}
 	}
+}
+
+func withModel(dir string) func(*fleet.Fleet) {
+	return func(f *fleet.Fleet) { f.Deploy.Launch["l"] = fleet.Launch{Kind: "process", Argv: []string{"x", "--model", dir}} }
 }
 
 func was(v string) *look.Seen { return &look.Seen{Is: []string{v}} }

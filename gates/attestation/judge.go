@@ -4,9 +4,12 @@ import (
 	"crypto/sha256"
 	"encoding/hex"
 	"fmt"
+	"path"
+	"slices"
 	"strings"
 
 	"github.com/narwhal-fleet/narwhal/attest"
+	"github.com/narwhal-fleet/narwhal/attest/look"
 	"github.com/narwhal-fleet/narwhal/fleet"
 	"github.com/narwhal-fleet/narwhal/gates"
 	"github.com/narwhal-fleet/narwhal/gates/record"
@@ -123,7 +126,27 @@ func judgeEngine(v gates.View, e string) []record.Finding {
 	if policy.Key == nil && err != nil {
 		return []record.Finding{finding(v, e, "statement-unchecked", "", err.Error(), again)}
 	}
-	return append(judgeObserved(v, e), refused(v, e, err, again)...)
+	return slices.Concat(judgeObserved(v, e), judgeUnseen(v, e), refused(v, e, err, again))
+}
+
+// judgeUnseen names what the host cannot see of an engine whose launch has a folder of a model. Without the
+// checkpoint's digest nobody knows what it serves, so that the gate does not pass; the rest is a note.
+func judgeUnseen(v gates.View, e string) (out []record.Finding) {
+	var seen Observation
+	w, err := WatchOf(v.Fleet, e)
+	if err != nil || !path.IsAbs(w.Model) || v.Decode(observedKey(e), &seen) != nil {
+		return nil
+	}
+	for _, name := range []string{look.Checkpoint, look.Tokenizer, look.EngineConfig, look.Changed} {
+		why := seen.Observed[name].Unknown
+		if why == "" {
+			continue
+		}
+		f := finding(v, e, "statement-unseen", name, "unknown: "+why, "see that the SSH user of its host may read the model's folder and the process: root, or the user that the engine runs as; mend links that lead nowhere")
+		f.Evidence, f.Message, f.Note = string(observedKey(e)), fmt.Sprintf("engine %s: the host cannot see %s: %s", e, name, why), name != look.Checkpoint
+		out = append(out, f)
+	}
+	return out
 }
 
 // refused names each rule that a statement breaks.

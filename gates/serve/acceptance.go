@@ -137,6 +137,24 @@ func unchecked(f fleet.Fleet, t Trial) []string {
 	default:
 		out = append(out, "a takeover by the standby: it follows, and was not made to take over")
 	}
+	var blind []string
+	for _, e := range f.Engines {
+		if r, err := f.Resolve(e.IID); err == nil && r.ModelDir == "" {
+			blind = append(blind, e.IID)
+		}
+	}
+	if len(blind) > 0 {
+		out = append(out, fmt.Sprintf("the checkpoints of %d engines, of %s first: their launches name no model_dir", len(blind), blind[0]))
+	}
+	if !f.Deploy.Profile.LeaseDrill {
+		out = append(out, "how long a prefill engine keeps KV that nobody reads: deploy.profile.lease_drill is off")
+	}
+	if f.Engine.FirstTokenTimeoutS == 0 {
+		out = append(out, "the deadline of a first token: engine.first_token_timeout_s is 0")
+	}
+	if f.Supervise(f.Deploy.Router.Host) == fleet.SuperviseOwn {
+		out = append(out, "a router that dies: without systemd the next narwhal gate run brings it back, and nothing else")
+	}
 	for _, rate := range t.NotRun {
 		out = append(out, fmt.Sprintf("%g/s: it was not offered", rate))
 	}

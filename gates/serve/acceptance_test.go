@@ -42,6 +42,30 @@ func TestUnchecked(t *testing.T) {
 	}
 }
 
+// TestUncheckedOfEngines names what earlier gates had no way to look at.
+func TestUncheckedOfEngines(t *testing.T) {
+	f := testFleet()
+	f.Deploy.Launch, f.Deploy.Defaults.Launch = map[string]fleet.Launch{"l": {Kind: fleet.LaunchProcess, Argv: []string{"x"}}}, "l"
+	f.Deploy.Profile.LeaseDrill, f.Engine.FirstTokenTimeoutS = false, 0
+	all := strings.Join(unchecked(f, Trial{}), "\n")
+	for _, want := range []string{"model_dir", "lease_drill", "first_token_timeout_s", "without systemd"} {
+		if !strings.Contains(all, want) {
+			t.Errorf("%q is not named:\n%s", want, all)
+		}
+	}
+	for name, l := range f.Deploy.Launch {
+		l.ModelDir = "/m"
+		f.Deploy.Launch[name] = l
+	}
+	f.Deploy.Profile.LeaseDrill, f.Engine.FirstTokenTimeoutS, f.Deploy.Supervise = true, 5, fleet.SuperviseSystem
+	all = strings.Join(unchecked(f, Trial{}), "\n")
+	for _, want := range []string{"model_dir", "lease_drill", "first_token_timeout_s", "without systemd"} {
+		if strings.Contains(all, want) {
+			t.Errorf("%q is named:\n%s", want, all)
+		}
+	}
+}
+
 // TestRolesOf takes engines of the fleet alone.
 func TestRolesOf(t *testing.T) {
 	f := testFleet()
