@@ -269,24 +269,24 @@ func TestRefusals(t *testing.T) {
 		"a changed bundle": {change: func(_ *rig, s *Stated) {
 			s.Bundle = json.RawMessage(strings.Replace(string(s.Bundle), `"payload":"`, `"payload":"A`, 1))
 		}, want: []string{"statement-bundle-format"}},
-		"no bundle":            {change: func(_ *rig, s *Stated) { s.Bundle = json.RawMessage(`{}`) }, want: []string{"statement-bundle-format"}},
-		"another process":      {live: func(l *live) { l.PID++ }, want: []string{"observed-process", "statement-pid"}},
-		"another boot":         {live: func(l *live) { l.BootID = "other" }, want: []string{"observed-process", "statement-boot-id"}},
-		"a recycled pid":       {live: func(l *live) { l.Ticks++ }, want: []string{"observed-process", "statement-start-ticks"}},
-		"another start":        {live: func(l *live) { l.ProcessStart++ }, want: []string{"statement-process-start"}},
-		"another version":      {live: func(l *live) { l.Version = "9" }, want: []string{"statement-contract", "statement-engine-version", "statement-launch-digest"}},
-		"another launch":       {live: func(l *live) { l.Launch = strings.Repeat("b", 64) }, want: []string{"statement-launch-digest"}},
-		"no process":           {live: func(l *live) { l.PID, l.BootID, l.Ticks = 0, "", 0 }, want: []string{"observed-process", "statement-unchecked"}},
-		"no observation":       {change: func(r *rig, _ *Stated) { delete(r.evidence, observedKey("e")) }, want: []string{"statement-unchecked"}},
-		"half an observation":  {change: func(r *rig, _ *Stated) { r.observed(look.GPUs, nil) }, want: []string{"statement-unchecked"}},
-		"another container":    {change: func(r *rig, _ *Stated) { r.observed(look.Container, was("x")) }, want: []string{"statement-container"}},
-		"another checkpoint":   {change: func(r *rig, _ *Stated) { r.observed(look.Checkpoint, was("x")) }, want: []string{"statement-checkpoint"}},
-		"another tokenizer":    {change: func(r *rig, _ *Stated) { r.observed(look.Tokenizer, was("x")) }, want: []string{"statement-tokenizer"}},
-		"another command line": {change: func(r *rig, _ *Stated) { r.observed(look.EngineConfig, was("x")) }, want: []string{"statement-engine-config"}},
-		"another UCX":          {change: func(r *rig, _ *Stated) { r.observed(look.UCX, was("x")) }, want: []string{"statement-ucx-version"}},
-		"another NIXL":         {change: func(r *rig, _ *Stated) { r.observed(look.NIXL, was("x")) }, want: []string{"statement-nixl-version"}},
-		"a transport gone":     {change: func(r *rig, _ *Stated) { r.observed(look.Transports, was("rc_mlx5/mlx5_0:1")) }, want: []string{"statement-transports"}},
-		"other GPUs":           {change: func(r *rig, _ *Stated) { r.observed(look.GPUs, was("GPU-1")) }, want: []string{"statement-gpus"}},
+		"no bundle":               {change: func(_ *rig, s *Stated) { s.Bundle = json.RawMessage(`{}`) }, want: []string{"statement-bundle-format"}},
+		"another process":         {live: func(l *live) { l.PID++ }, want: []string{"observed-process", "statement-pid"}},
+		"another boot":            {live: func(l *live) { l.BootID = "other" }, want: []string{"observed-process", "statement-boot-id"}},
+		"a recycled pid":          {live: func(l *live) { l.Ticks++ }, want: []string{"observed-process", "statement-start-ticks"}},
+		"another start":           {live: func(l *live) { l.ProcessStart++ }, want: []string{"statement-process-start"}},
+		"another version":         {live: func(l *live) { l.Version = "9" }, want: []string{"statement-contract", "statement-engine-version", "statement-launch-digest"}},
+		"another launch":          {live: func(l *live) { l.Launch = strings.Repeat("b", 64) }, want: []string{"statement-launch-digest"}},
+		"no process":              {live: func(l *live) { l.PID, l.BootID, l.Ticks = 0, "", 0 }, want: []string{"observed-process", "statement-unchecked"}},
+		"no observation":          {change: func(r *rig, _ *Stated) { delete(r.evidence, observedKey("e")) }, want: []string{"statement-unchecked"}},
+		"half an observation":     {change: func(r *rig, _ *Stated) { r.observed(look.GPUs, nil) }, want: []string{"statement-unchecked"}},
+		"another container":       {change: func(r *rig, _ *Stated) { r.observed(look.Container, was("x")) }, want: []string{"statement-container"}},
+		"another checkpoint":      {change: func(r *rig, _ *Stated) { r.observed(look.Checkpoint, was("x")) }, want: []string{"statement-checkpoint"}},
+		"another tokenizer":       {change: func(r *rig, _ *Stated) { r.observed(look.Tokenizer, was("x")) }, want: []string{"statement-tokenizer"}},
+		"another command line":    {change: func(r *rig, _ *Stated) { r.observed(look.EngineConfig, was("x")) }, want: []string{"statement-engine-config"}},
+		"another UCX":             {change: func(r *rig, _ *Stated) { r.observed(look.UCX, was("x")) }, want: []string{"statement-ucx-version"}},
+		"another NIXL":            {change: func(r *rig, _ *Stated) { r.observed(look.NIXL, was("x")) }, want: []string{"statement-nixl-version"}},
+		"a transport gone":        {change: func(r *rig, _ *Stated) { r.observed(look.Transports, was("rc_mlx5/mlx5_0:1")) }, want: []string{"statement-transports"}},
+		"other GPUs":              {change: func(r *rig, _ *Stated) { r.observed(look.GPUs, was("GPU-1")) }, want: []string{"statement-gpus"}},
 		"a model nobody can read": {fleet: withModel("/models/m"), change: func(r *rig, _ *Stated) { r.observed(look.Checkpoint, &look.Seen{Unknown: "denied"}) }, want: []string{"statement-launch-digest", "statement-unseen"}},
 		"a model by its name":     {fleet: withModel("org/m"), change: func(r *rig, _ *Stated) { r.observed(look.Checkpoint, &look.Seen{Unknown: "denied"}) }},
 		"another contract": {fleet: func(f *fleet.Fleet) { f.EngineContract = &fleet.Contract{EngineVersion: r.live.Version, KVHeads: 99} },
@@ -318,7 +318,9 @@ func TestRefusals(t *testing.T) {
 }
 
 func withModel(dir string) func(*fleet.Fleet) {
-	return func(f *fleet.Fleet) { f.Deploy.Launch["l"] = fleet.Launch{Kind: "process", Argv: []string{"x", "--model", dir}} }
+	return func(f *fleet.Fleet) {
+		f.Deploy.Launch["l"] = fleet.Launch{Kind: "process", Argv: []string{"x", "--model", dir}}
+	}
 }
 
 func was(v string) *look.Seen { return &look.Seen{Is: []string{v}} }
@@ -358,7 +360,8 @@ func TestRefusalsOfTheHost(t *testing.T) {
 		t.Fatalf("found %v", got)
 	}
 	put("w.safetensors", "2", time.Hour)
-	if got := r.judge(t, r.state(t)); !slices.Equal(got, []string{"statement-checkpoint"}) {
+	// On a slow machine it is seen as well that the write came after the engine's start.
+	if got := r.judge(t, r.state(t)); !slices.Contains(got, "statement-checkpoint") {
 		t.Errorf("a changed weight: %v", got)
 	}
 	put("w.safetensors", "1", -time.Hour)
