@@ -34,6 +34,13 @@ func parsePerftest(b []byte) (reading, error) {
 		if err != nil {
 			return reading{}, fmt.Errorf("read the output of perftest: %w", err)
 		}
+		if err := counts(fields[0], fields[1]); err != nil {
+			return reading{}, fmt.Errorf("read the output of perftest: %w", err)
+		}
+		// A run by time has no peak, which is printed as 0.
+		if peak, _ := strconv.ParseFloat(fields[2], 64); peak != 0 && !(peak >= average*(1-rounding)) {
+			return reading{}, fmt.Errorf("read the output of perftest: a peak of %s below an average of %s", printable(fields[2], 32), printable(fields[3], 32))
+		}
 		r := reading{gbps: average}
 		if head[2] == "MB/sec" {
 			r.gbps = average * 8 * (1 << 20) / 1e9
@@ -44,6 +51,19 @@ func parsePerftest(b []byte) (reading, error) {
 		return r, nil
 	}
 	return reading{}, errors.New("read the output of perftest: no table of figures")
+}
+
+// rounding is by how much a peak may be printed below its average.
+const rounding = 0.01
+
+// counts checks that something was sent: whole numbers above 0.
+func counts(fields ...string) error {
+	for _, f := range fields {
+		if n, err := strconv.ParseUint(f, 10, 63); err != nil || n == 0 {
+			return fmt.Errorf("%q where a count of what was sent belongs", printable(f, 32))
+		}
+	}
+	return nil
 }
 
 // figures checks that all are numbers and returns the last.

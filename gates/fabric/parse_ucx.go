@@ -25,6 +25,9 @@ func parseUCX(b []byte) (reading, error) {
 		if _, err := figures(fields); err != nil {
 			return reading{}, fmt.Errorf("read the output of ucx_perftest: %w", err)
 		}
+		if err := counts(fields[0]); err != nil {
+			return reading{}, fmt.Errorf("read the output of ucx_perftest: %w", err)
+		}
 		overall, err := figures(fields[:6])
 		if err == nil {
 			err = overrate(overall * 8 * (1 << 20) / 1e9)

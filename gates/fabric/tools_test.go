@@ -12,6 +12,11 @@ import (
 	"github.com/narwhal-fleet/narwhal/fleet"
 )
 
+// table is what a perftest program prints of one row.
+func table(row string) string {
+	return " #bytes     #iterations    BW peak[Gb/sec]    BW average[Gb/sec]   MsgRate[Mpps]\n " + row + "\n"
+}
+
 func sample(t testing.TB, name string) string {
 	t.Helper()
 	b, err := os.ReadFile(filepath.Join("testdata", name))
@@ -68,6 +73,11 @@ func TestParseRefuses(t *testing.T) {
 		"iperf3 of no time":       {parseIperf, strings.Replace(iperf, "10.003107,\n\t\t\t\"bytes\"", "-1,\n\t\t\t\"bytes\"", 1)},
 		"iperf3 of another rate":  {parseIperf, strings.Replace(iperf, "1674679677.0243485", "9e15", 1)},
 		"iperf3 with less":        {parseIperf, strings.Replace(iperf, "1664", "-1", 1)},
+		"perftest of no runs":     {parsePerftest, table("2 0 0.00 95.00 0.01")},
+		"perftest of no bytes":    {parsePerftest, table("0 100 0.00 95.00 0.01")},
+		"perftest of half a run":  {parsePerftest, table("2 0.5 0.00 95.00 0.01")},
+		"perftest above its peak": {parsePerftest, table("2 100 90.00 95.00 0.01")},
+		"UCX of no runs":          {parseUCX, strings.Replace(sample(t, "ucx_perftest.txt"), "1000      0.240", "0         0.240", 1)},
 		"perftest refused":        {parsePerftest, sample(t, "ib_write_bw-refused.txt")},
 		"perftest cut":            {parsePerftest, sample(t, "ib_read_bw-cut.txt")},
 		"perftest without figure": {parsePerftest, gbits[:strings.Index(gbits, " 8    ")]},
