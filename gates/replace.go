@@ -42,6 +42,9 @@ func (r *Runner) replace(ctx context.Context, p ReplacePlan) (Outcome, error) {
 	if err := r.takeLease(ctx); err != nil { // before the record says that a replacement began
 		return r.fail(out, err)
 	}
+	if err := r.sealLeft(); err != nil {
+		return r.fail(out, err)
+	}
 	if err := r.beginReplacement(p); err != nil {
 		return r.fail(out, err)
 	}

@@ -20,6 +20,9 @@ func (r *Runner) Rollback(ctx context.Context, p RollbackPlan) (RollbackResult, 
 	if err := r.takeLease(ctx); err != nil { // before the record says that a rollback began
 		return res, err
 	}
+	if err := r.sealLeft(); err != nil {
+		return res, err
+	}
 	if rb := r.Record.State().Rollback; rb != nil && rb.To != p.To {
 		return res, problem.New(problem.Refused, "rollback_unfinished", fmt.Sprintf("a rollback to gate %s was begun and is not finished", rb.To),
 			"finish it first: narwhal gate rollback --to "+rb.To)
