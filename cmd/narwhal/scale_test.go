@@ -58,6 +58,10 @@ func TestScale(t *testing.T) {
 		took := time.Since(began)
 		use := cmd.ProcessState.SysUsage().(*syscall.Rusage)
 		var got struct {
+			Errors []struct {
+				Code    string `json:"code"`
+				Message string `json:"message"`
+			} `json:"errors"`
 			Data struct {
 				Gates []struct {
 					Gate     string            `json:"gate"`
@@ -82,11 +86,11 @@ func TestScale(t *testing.T) {
 		}
 		if r.code == 4 && more < mostLost { // hosts and engines share this machine
 			more++
-			t.Logf("gate %s is taken up again:\n%s", gate, tail(r.err))
+			t.Logf("gate %s is taken up again: %.600v", gate, got.Errors)
 			continue
 		}
 		if r.code != 0 {
-			t.Fatalf("gate %s: exit %d\n%s", gate, r.code, tail(r.err))
+			t.Fatalf("gate %s: exit %d: %.600v\n%s", gate, r.code, got.Errors, tail(r.err))
 		}
 		gates = gates[1:]
 		if pairs := hosts * (hosts - 1) / 2; gate == "D" && evidence < pairs {
