@@ -240,7 +240,11 @@ func (r *Runner) execute(ctx context.Context, g Gate, plan Plan, needs map[recor
 		return res, context.Cause(ctx)
 	}
 	state, findings := r.judge(g, errs)
-	if _, err := r.append(record.KindVerdict, info.Letter, "", "", record.Verdict{State: state, Findings: findings}); err != nil {
+	said, err := r.verdict(state, findings)
+	if err != nil {
+		return res, err
+	}
+	if _, err := r.append(record.KindVerdict, info.Letter, "", "", said); err != nil {
 		return res, err
 	}
 	res.State = state

@@ -206,7 +206,7 @@ class Record:
 
     def verdict(self, gate, b, where):
         g, inputs = self.gate(gate), self.gate("A")["evidence"].get("A/inputs")
-        g["state"], found = b["state"], b.get("object") or [f for f in b.get("findings") or [] if not f.get("note")]
+        g["state"], found = b["state"], [f for f in b.get("findings") or [] if not f.get("note")] or b["state"] == "failed" and b.get("object")
         if gate not in EVIDENCE:
             self.say("verdict_unknown", where, "no such gate: %r" % gate)
         if (b["state"], bool(found)) in (("failed", False), ("passed", True)):
