@@ -64,7 +64,8 @@ func planned(steps []step) map[string]map[string]bool {
 	return out
 }
 
-func script(text string) string { return remote.Quote("sh", "-c", text) }
+// script is the end of the command line that runs a script.
+func script(text string) string { return remote.Quote("--", text) }
 
 // TestPlanIsWhatRuns compares, gate by gate, the plan that was shown before with what the
 // hosts' SSH servers were made to do: every command and file of the plan, and no other.
