@@ -79,6 +79,9 @@ func (v *Verifier) keyless(p parsed) (*CertIdentity, *Public, error) {
 // promised verifies the entry of the log and returns its time.
 func (r *TrustedRoot) promised(p parsed) (time.Time, error) {
 	var none time.Time
+	if len(p.entries) == 0 {
+		return none, errors.New("it has no entry of the log, whose promise gives the time; timestamps of other authorities are not read")
+	}
 	if len(p.entries) != 1 {
 		return none, fmt.Errorf("%d log entries, want one", len(p.entries))
 	}

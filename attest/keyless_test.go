@@ -212,6 +212,11 @@ func TestKeyless(t *testing.T) {
 			t.Errorf("%s: %+v, %v", name, got, err)
 		}
 	}
+	stamp := map[string]any{"rfc3161Timestamps": []any{map[string]any{"signedTimestamp": "MAA="}}}
+	stamped, err := v.Verify(a.sign(keylessOptions{after: func(_, m map[string]any) { m["timestampVerificationData"] = stamp }}))
+	if err != nil || !slices.Equal(stamped.Ignored, []string{"timestampVerificationData"}) {
+		t.Errorf("a timestamp beside the log's promise: %+v, %v", stamped, err)
+	}
 	spec := func(body map[string]any) map[string]any { return body["spec"].(map[string]any) }
 	one := func(body map[string]any) map[string]any {
 		return spec(body)["signatures"].([]any)[0].(map[string]any)
@@ -237,6 +242,10 @@ func TestKeyless(t *testing.T) {
 		"an entry that says otherwise": {a, keylessOptions{entry: func(_, e map[string]any) { e["kindVersion"].(map[string]any)["version"] = "0.0.2" }}, ErrLogEntry},
 		"two signatures in the entry": {a, keylessOptions{entry: func(b, _ map[string]any) {
 			spec(b)["signatures"] = append(spec(b)["signatures"].([]any), map[string]any{})
+		}}, ErrLogEntry},
+		"a timestamp instead of an entry": {a, keylessOptions{after: func(_, m map[string]any) {
+			delete(m, "tlogEntries")
+			m["timestampVerificationData"] = stamp
 		}}, ErrLogEntry},
 		"no entry":         {a, keylessOptions{after: func(_, m map[string]any) { delete(m, "tlogEntries") }}, ErrLogEntry},
 		"two entries":      {a, keylessOptions{after: func(e, m map[string]any) { m["tlogEntries"] = []any{e, e} }}, ErrLogEntry},

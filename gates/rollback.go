@@ -75,8 +75,8 @@ func (r *Runner) standsAt(ctx context.Context, p RollbackPlan) (RollbackResult, 
 			return RollbackResult{}, false
 		}
 	}
-	d := last.Done
-	return RollbackResult{To: p.To, Stopped: d.Stopped, Restored: d.Restored, Rerun: d.Rerun, Residue: d.Residue, Findings: append([]record.Finding{}, d.Findings...)}, true
+	res, err := resultOf(p.To, *last.Done, r.Record.Load)
+	return res, err == nil
 }
 
 // undoneBefore names what an earlier, cut-off attempt already took back.
@@ -148,8 +148,11 @@ func (r *Runner) endRollback(ctx context.Context, p RollbackPlan, res RollbackRe
 		return res, err
 	}
 	res.Findings = append(res.Findings, found...)
-	_, err = r.append(record.KindRollbackDone, "", "", "", record.RollbackDone{Stopped: res.Stopped, Restored: res.Restored, Rerun: res.Rerun, Residue: res.Residue, Findings: res.Findings})
+	done, err := r.ended(res)
 	if err != nil {
+		return res, err
+	}
+	if _, err := r.append(record.KindRollbackDone, "", "", "", done); err != nil {
 		return res, err
 	}
 	if err := r.reseal(); err != nil {

@@ -240,7 +240,7 @@ func (r *Runner) execute(ctx context.Context, g Gate, plan Plan, needs map[recor
 		return res, context.Cause(ctx)
 	}
 	state, findings := r.judge(g, errs)
-	said, err := r.verdict(state, findings)
+	said, err := r.verdict(g, state, findings)
 	if err != nil {
 		return res, err
 	}

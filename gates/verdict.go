@@ -77,37 +77,3 @@ func (r *Runner) fail(out Outcome, err error) (Outcome, error) {
 	}
 	return out, err
 }
-
-// inline is how many bytes of findings a verdict's line holds at most.
-const inline = record.MaxLine / 2
-
-// verdict is what the log says of a judgement. Findings that its line does not hold are in an object, all of
-// them; the line has the first then, those that are no notes before the others.
-func (r *Runner) verdict(state string, findings []record.Finding) (record.Verdict, error) {
-	v := record.Verdict{State: state, Findings: findings}
-	if len(mustJSON(findings)) <= inline {
-		return v, nil
-	}
-	ref, err := r.store("application/json", mustJSON(findings))
-	if err != nil {
-		return v, err
-	}
-	first := slices.Clone(findings)
-	slices.SortStableFunc(first, func(a, b record.Finding) int {
-		switch {
-		case a.Note == b.Note:
-			return 0
-		case b.Note:
-			return -1
-		}
-		return 1
-	})
-	size, n := 0, 0
-	for ; n < len(first); n++ {
-		if size += len(mustJSON(first[n])) + 1; size > inline {
-			break
-		}
-	}
-	v.Findings, v.Object = first[:n], &ref
-	return v, nil
-}

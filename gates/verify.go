@@ -203,6 +203,9 @@ func (v *Verification) verdict(g Gate, ev record.Event, state record.State, load
 	if !ok {
 		v.add("verdict_differs", record.LogFile, ev.Gate, "line %d: gate %s says %s, its evidence says %s", ev.Seq, ev.Gate, said.State, again)
 	}
+	if err := expects(ev.Gate, said, state, load); err != nil {
+		v.add("verdict_differs", record.LogFile, ev.Gate, "line %d: gate %s: %v", ev.Seq, ev.Gate, err)
+	}
 }
 
 // ViewAt is what a gate saw in a recorded state, with the inputs frozen then.

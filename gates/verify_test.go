@@ -114,6 +114,50 @@ func mustAppend(t *testing.T, rec *record.Run, kind record.Kind, gate string, bo
 	}
 }
 
+// expecting appends a verdict of gate A that says what it expects.
+func expecting(state, list string) func(*testing.T, *rig, *record.Run) {
+	return func(t *testing.T, _ *rig, rec *record.Run) {
+		t.Helper()
+		ref, err := rec.Store("application/json", []byte(list))
+		if err != nil {
+			t.Fatal(err)
+		}
+		mustAppend(t, rec, record.KindVerdict, "A", record.Verdict{State: state, Expects: &ref})
+	}
+}
+
+// TestVerdictsSayWhatTheyExpect reads the list beside each verdict, also of a gate that did not pass.
+func TestVerdictsSayWhatTheyExpect(t *testing.T) {
+	r := newRig(t)
+	r.gates = []Gate{first{}, wordy{found: []record.Finding{{Code: "fault", Hint: "mend it"}}}}
+	if _, err := r.run(t.Context(), Options{}); err != nil {
+		t.Fatal(err)
+	}
+	snap, err := record.Read(r.dir)
+	if err != nil {
+		t.Fatal(err)
+	}
+	got := map[string]string{}
+	for _, ev := range snap.Events {
+		if ev.Kind != record.KindVerdict {
+			continue
+		}
+		said, err := record.Body[record.Verdict](ev)
+		if err != nil || said.Expects == nil {
+			t.Fatalf("%s: %+v, %v", ev.Gate, said, err)
+		}
+		b, err := snap.Load(*said.Expects)
+		if err != nil {
+			t.Fatal(err)
+		}
+		got[ev.Gate] = said.State + " " + string(b)
+	}
+	if got["A"] != `passed ["A/host/h1","A/inputs"]` || got["C"] != `failed ["C/launch/e","C/live/e"]` || len(got) != 2 {
+		t.Errorf("verdicts %v", got)
+	}
+	r.verify()
+}
+
 func TestVerifyRecomputesVerdicts(t *testing.T) {
 	for name, c := range map[string]struct {
 		forge func(*testing.T, *rig, *record.Run)
@@ -139,6 +183,23 @@ func TestVerifyRecomputesVerdicts(t *testing.T) {
 		"passed on stale evidence": {func(t *testing.T, _ *rig, rec *record.Run) {
 			mustAppend(t, rec, record.KindStale, "A", record.Stale{Key: "A/host/h1", Because: "x"})
 			mustAppend(t, rec, record.KindVerdict, "A", record.Verdict{State: record.VerdictPassed})
+		}, []string{"verdict_differs"}},
+		"passed with what it expects":               {expecting(record.VerdictPassed, `["A/host/h1","A/inputs"]`), nil},
+		"passed without what it expects":            {expecting(record.VerdictPassed, `["A/host/h1","A/inputs","A/more/h1"]`), []string{"verdict_differs"}},
+		"inconclusive without what it expects":      {expecting(record.VerdictInconclusive, `["A/host/h1","A/inputs","A/more/h1"]`), nil},
+		"passed, expecting evidence of another":     {expecting(record.VerdictPassed, `["A/host/h1","C/live/e"]`), []string{"verdict_differs"}},
+		"passed, expecting in no order":             {expecting(record.VerdictPassed, `["A/inputs","A/host/h1"]`), []string{"verdict_differs"}},
+		"passed, expecting one twice":               {expecting(record.VerdictPassed, `["A/inputs","A/inputs"]`), []string{"verdict_differs"}},
+		"inconclusive, expecting something else":    {expecting(record.VerdictInconclusive, `{"A/inputs":1}`), []string{"verdict_differs"}},
+		"inconclusive, expecting something unknown": {expecting(record.VerdictInconclusive, `null`), []string{"verdict_differs"}},
+		"passed on stale evidence that it expects": {func(t *testing.T, r *rig, rec *record.Run) {
+			ref, err := rec.Store("text/plain", []byte("more"))
+			if err != nil {
+				t.Fatal(err)
+			}
+			mustAppend(t, rec, record.KindEvidence, "A", record.Evidence{Key: "A/more/h1", Ref: ref})
+			mustAppend(t, rec, record.KindStale, "A", record.Stale{Key: "A/more/h1", Because: "x"})
+			expecting(record.VerdictPassed, `["A/host/h1","A/inputs","A/more/h1"]`)(t, r, rec)
 		}, []string{"verdict_differs"}},
 		"a gate that nobody knows": {func(t *testing.T, _ *rig, rec *record.Run) {
 			mustAppend(t, rec, record.KindVerdict, "Z", record.Verdict{State: record.VerdictPassed})

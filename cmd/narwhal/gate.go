@@ -222,15 +222,20 @@ type routerStatus struct {
 
 // status reads the state of the run; stale marks what the inputs of now withdraw.
 func (s *session) status() runStatus {
-	return statusOf(s.fleet.Deploy.Name, s.run, s.dir, s.record.State(), s.runner.Stale(), s.fleet.Deploy.Router.Listen).accepted(s.record.State(), s.record.Load)
+	return statusOf(s.fleet.Deploy.Name, s.run, s.dir, s.record.State(), s.runner.Stale(), s.fleet.Deploy.Router.Listen, s.record.Load)
 }
 
-func statusOf(name, run, dir string, state record.State, stale map[record.Key]string, listen string) runStatus {
+func statusOf(name, run, dir string, state record.State, stale map[record.Key]string, listen string, load func(record.Ref) ([]byte, error)) runStatus {
 	out := runStatus{Run: run, Fleet: name, Dir: dir, Gates: []gateStatus{}}
 	for _, g := range pipeline() {
 		info := g.Info()
 		st := state.Gates[info.Letter]
 		gs := gateStatus{Gate: info.Letter, Title: info.Title, State: st.State, Findings: st.Findings, Evidence: []evidenceStatus{}}
+		if all, err := gates.Findings(st, load); err == nil {
+			gs.Findings = all
+		} else {
+			gs.Because = fmt.Sprintf("only the first %d findings can be read: %v; narwhal gate verify says what does not hold", len(st.Findings), err)
+		}
 		if gs.State == "" {
 			gs.State = record.GatePending
 		}
@@ -265,10 +270,15 @@ func statusOf(name, run, dir string, state record.State, stale map[record.Key]st
 	if g := state.Gates["G"]; g.State == record.VerdictPassed {
 		out.Router = routerStatus{URL: "http://" + listen, Tunnel: "narwhal tunnel"}
 	}
-	return out
+	return out.accepted(state, load)
 }
 
-func (r runStatus) print(w io.Writer) {
+func (r runStatus) print(w io.Writer) { r.show(w, false) }
+
+// printAll is print with the findings of each gate's last verdict.
+func (r runStatus) printAll(w io.Writer) { r.show(w, true) }
+
+func (r runStatus) show(w io.Writer, findings bool) {
 	fmt.Fprintf(w, "run %s of fleet %s\n", r.Run, r.Fleet)
 	for _, g := range r.Gates {
 		when := ""
@@ -280,6 +290,9 @@ func (r runStatus) print(w io.Writer) {
 			fmt.Fprintf(w, "; %s", g.Because)
 		}
 		fmt.Fprintln(w)
+		if findings {
+			printFindings(w, g.Findings)
+		}
 	}
 	r.Replacement.print(w)
 	for _, line := range acceptanceLines(r.Acceptance) {

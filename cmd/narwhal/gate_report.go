@@ -31,7 +31,7 @@ func gateReportVerb(a *app) *cobra.Command {
 			if err != nil {
 				return err
 			}
-			st := statusOf(v.fleet.Deploy.Name, filepath.Base(v.snap.Dir), v.snap.Dir, v.snap.State, map[record.Key]string{}, v.fleet.Deploy.Router.Listen).accepted(v.snap.State, v.snap.Load)
+			st := statusOf(v.fleet.Deploy.Name, filepath.Base(v.snap.Dir), v.snap.Dir, v.snap.State, map[record.Key]string{}, v.fleet.Deploy.Router.Listen, v.snap.Load)
 			var b []byte
 			switch as {
 			case "text":

@@ -22,7 +22,7 @@ import (
 func gateStatusVerb(a *app) *cobra.Command {
 	var f gateFlags
 	c := &cobra.Command{
-		Use: "status", Short: "Shows the seven gates, their evidence and what went stale", Args: cobra.NoArgs,
+		Use: "status", Short: "Shows the seven gates, what they found, their evidence and what went stale", Args: cobra.NoArgs,
 		RunE: func(cmd *cobra.Command, _ []string) error {
 			if f.live {
 				s, err := a.openSession(cmd.Context(), f.fleet, f.run, false, gates.Quiet{})
@@ -34,7 +34,7 @@ func gateStatusVerb(a *app) *cobra.Command {
 					return err
 				}
 				d := s.status()
-				a.result = &result{data: d, text: d.print}
+				a.result = &result{data: d, text: d.printAll}
 				return nil
 			}
 			v, err := a.readRun(cmd, f)
@@ -44,18 +44,34 @@ func gateStatusVerb(a *app) *cobra.Command {
 			inputs := gates.Inputs(v.fleet, gates.Release{})
 			delete(inputs, "release") // this reading does not say which binary runs the gates
 			stale := gates.StaleUnder(pipeline(), v.fleet, v.snap.State, inputs, v.snap.Load)
-			d := statusOf(v.fleet.Deploy.Name, filepath.Base(v.snap.Dir), v.snap.Dir, v.snap.State, stale, v.fleet.Deploy.Router.Listen)
-			d = d.accepted(v.snap.State, v.snap.Load)
+			d := statusOf(v.fleet.Deploy.Name, filepath.Base(v.snap.Dir), v.snap.Dir, v.snap.State, stale, v.fleet.Deploy.Router.Listen, v.snap.Load)
 			if !v.held() {
 				d.cutOff()
 			}
-			a.result = &result{data: d, text: d.print}
+			a.result = &result{data: d, text: d.printAll}
 			return nil
 		},
 	}
 	f.add(c)
 	c.Flags().BoolVar(&f.live, "live", false, "ask the hosts what runs now")
 	return c
+}
+
+// printFindings prints each finding, a note as such, and what to do about it.
+func printFindings(w io.Writer, findings []record.Finding) {
+	for _, f := range findings {
+		kind, text := "finding", f.Message
+		if f.Note {
+			kind = "note"
+		}
+		if text == "" {
+			text = fmt.Sprintf("got %s, want %s", f.Got, f.Want)
+		}
+		fmt.Fprintf(w, "    %s %s: %s\n", kind, f.Code, oneLine(text))
+		if f.Hint != "" {
+			fmt.Fprintf(w, "      %s\n", oneLine(f.Hint))
+		}
+	}
 }
 
 // readOnly is a run that is looked at without a lock.

@@ -7,11 +7,14 @@ import (
 	"encoding/hex"
 	"encoding/json"
 	"fmt"
+	"maps"
 	"math/rand/v2"
 	"os"
 	"os/exec"
 	"path/filepath"
+	"regexp"
 	"slices"
+	"strconv"
 	"strings"
 	"testing"
 
@@ -193,6 +196,36 @@ func (f *forger) replace(line int, old, new string) {
 	f.rechain(lines)
 }
 
+// numbers are where a body names a line by its number.
+var numbers = regexp.MustCompile(`"seq":([0-9]+),"digest"|"intent":([0-9]+)`)
+
+// drop removes every piece of evidence with the key. What names later lines by their number goes on to name them.
+func (f *forger) drop(key string) {
+	f.t.Helper()
+	var left [][]byte
+	now := map[string]int{}
+	for i, l := range f.lines() {
+		if !bytes.Contains(l, []byte(`"body":{"key":"`+key+`","ref":`)) {
+			left = append(left, l)
+			now[strconv.Itoa(i+1)] = len(left)
+		}
+	}
+	if len(left) == len(f.lines()) {
+		f.t.Fatalf("no line is evidence of %s", key)
+	}
+	for i, l := range left {
+		left[i] = numbers.ReplaceAllFunc(l, func(text []byte) []byte {
+			name, rest, _ := strings.Cut(string(text), ":")
+			old, rest, more := strings.Cut(rest, ",")
+			if more {
+				rest = "," + rest
+			}
+			return fmt.Appendf(nil, "%s:%d%s", name, now[old], rest)
+		})
+	}
+	f.rechain(left)
+}
+
 // store keeps an object and returns its reference.
 func (f *forger) store(media string, b []byte) record.Ref {
 	ref := record.Ref{SHA256: sumOf(b), Media: media, Bytes: int64(len(b))}
@@ -220,6 +253,7 @@ func (f *forger) reseal(s *attest.Signer, change func(*gates.SealedGate, *attest
 			f.t.Fatal(err)
 		}
 		digest := sumOf(lines[was.Seq-1])
+		p.Seq = was.Seq
 		st.Subject = []attest.Subject{attest.SHA256Subject(fmt.Sprintf("%s/log.jsonl#%d", p.Run, was.Seq), digest)}
 		if p.Previous != "" {
 			p.Previous = sumOf(f.read(filepath.Join(record.SealDir, string(p.Gate[0]-1)+".sigstore.json")))
@@ -479,6 +513,26 @@ func independentVerifier(t *testing.T, w *world, dir string) {
 			t.Errorf("gate verify ends with %d, the independent verifier with %d %v; want %d\n%s", ours.code, code, codes, want, tail(ours.out))
 		}
 	}
+	for _, key := range onlyExpected(t, dir) {
+		t.Run("sealed again without "+key, func(t *testing.T) {
+			f := &forger{t: t, dir: copyTree(t, dir), operator: operator}
+			f.drop(key)
+			f.reseal(f.operator, func(p *gates.SealedGate, _ *attest.Statement) {
+				p.Evidence = slices.DeleteFunc(p.Evidence, func(o gates.SealedObject) bool { return string(o.Key) == key })
+			})
+			ours := w.run("gate", "verify", f.dir, "--format", "json", "--trust", pub)
+			var found []string
+			for _, p := range w.reply(ours).Errors {
+				found = append(found, p.Code)
+			}
+			slices.Sort(found)
+			found = slices.Compact(found)
+			code, codes := independently(t, f.dir, pub)
+			if want := []string{"verdict_differs"}; ours.code != 8 || code != 8 || !slices.Equal(found, want) || !slices.Equal(codes, want) {
+				t.Errorf("gate verify ends with %d %v, the independent verifier with %d %v", ours.code, found, code, codes)
+			}
+		})
+	}
 	for name, c := range tamperings {
 		t.Run(name, func(t *testing.T) {
 			f := &forger{t: t, dir: copyTree(t, dir), operator: operator, pub: pub, other: other, otherPub: otherKey + ".pub"}
@@ -508,6 +562,102 @@ func independentVerifier(t *testing.T, w *world, dir string) {
 		}
 		check(t, f.dir, true, []string{pub})
 	})
+}
+
+// onlyExpected is one key of each kind of evidence that the record has and that only the list of a verdict names.
+func onlyExpected(t *testing.T, dir string) []string {
+	t.Helper()
+	snap, err := record.Read(dir)
+	if err != nil {
+		t.Fatal(err)
+	}
+	script, err := os.ReadFile(independent)
+	if err != nil {
+		t.Fatal(err)
+	}
+	kinds := map[string]string{}
+	for _, g := range snap.State.Gates {
+		for key := range g.Evidence {
+			if kind := key.Gate() + "/" + key.Kind(); !strings.Contains(string(script), fmt.Sprintf("%q: ", kind)) {
+				kinds[kind] = string(key)
+			}
+		}
+	}
+	if kinds["D/decode"] == "" || kinds["F/restart"] == "" {
+		t.Errorf("the record has none of some kind: %v", kinds)
+	}
+	return slices.Sorted(maps.Values(kinds))
+}
+
+// TestIndependentVerifierReadsWhatIsExpected has each kind of evidence that only the list of a verdict
+// names in a record without an engine, and takes it away.
+func TestIndependentVerifierReadsWhatIsExpected(t *testing.T) {
+	t.Parallel()
+	independentTools(t)
+	always := map[string]string{"A": "A/inputs", "C": "", "D": "D/budget", "F": "F/store"}
+	for _, key := range []string{"A/images/h", "A/model/h", "C/rank/e/1", "C/joined/e/1", "C/container/e", "D/decode/g/h", "D/tool/write/g/h", "D/incast/h", "F/lease/e", "F/restart/e"} {
+		gate := key[:1]
+		keys := []string{key}
+		if k := always[gate]; k != "" {
+			keys = append(keys, k)
+			slices.Sort(keys)
+		}
+		list, err := json.Marshal(keys)
+		if err != nil {
+			t.Fatal(err)
+		}
+		for name, c := range map[string]struct {
+			list, state string
+			without     bool
+			want        []string
+		}{
+			"there":                      {string(list), record.VerdictPassed, false, nil},
+			"missing":                    {string(list), record.VerdictPassed, true, []string{"verdict_differs"}},
+			"missing, and inconclusive":  {string(list), record.VerdictInconclusive, true, nil},
+			"missing, and nobody says":   {"", record.VerdictPassed, true, nil},
+			"expected out of order":      {`["` + gate + `/z","` + gate + `/y"]`, record.VerdictInconclusive, false, []string{"verdict_differs"}},
+			"expected of another gate":   {`["Z/z"]`, record.VerdictInconclusive, false, []string{"verdict_differs"}},
+			"expected, and it is a text": {`"x"`, record.VerdictInconclusive, false, []string{"verdict_differs"}},
+		} {
+			t.Run(key+" "+name, func(t *testing.T) {
+				t.Parallel()
+				dir := filepath.Join(t.TempDir(), "run")
+				rec, err := record.Create(dir, record.Header{Run: "run-1", FleetName: "f", Fleet: []byte(`{"engines":[]}`), Version: "test"}, record.Options{})
+				if err != nil {
+					t.Fatal(err)
+				}
+				store := func(text string) record.Ref {
+					ref, err := rec.Store("application/json", []byte(text))
+					if err != nil {
+						t.Fatal(err)
+					}
+					return ref
+				}
+				add := func(kind record.Kind, body any) {
+					if _, err := rec.Append(kind, gate, "", "", body); err != nil {
+						t.Fatal(err)
+					}
+				}
+				for _, k := range keys {
+					if k != key || !c.without {
+						add(record.KindEvidence, record.Evidence{Key: record.Key(k), Ref: store(`{"fleet":{"engines":[]}}`)})
+					}
+				}
+				said := record.Verdict{State: c.state}
+				if c.list != "" {
+					ref := store(c.list)
+					said.Expects = &ref
+				}
+				add(record.KindVerdict, said)
+				if err := rec.Close(); err != nil {
+					t.Fatal(err)
+				}
+				if _, codes := independently(t, dir); !slices.Equal(codes, c.want) {
+					t.Errorf("found %v, want %v", codes, c.want)
+				}
+			})
+		}
+	}
 }
 
 // TestIndependentVerifierIsShort keeps it readable in one sitting, and free of anything

@@ -33,8 +33,7 @@ def must(holds, message):
     if not holds:
         raise Bad(message)
 
-def unique(pairs):
-    return dict(pairs) if len(dict(pairs)) == len(pairs) else must(False, "a key comes twice")
+def unique(pairs): return dict(pairs) if len(dict(pairs)) == len(pairs) else must(False, "a key comes twice")
 
 def parse(text, pairs=None):
     try:
@@ -182,8 +181,7 @@ class Record:
         elif kind == "plan" and not gate:
             self.mirrors["plan.json"] = b["object"]
         elif kind == "repair": self.torn[b["file"]] = {"sha256": b["dropped_sha256"], "bytes": b["dropped_bytes"]}
-        elif kind == "gate.started":
-            self.gate(gate).update(state="running", seal=None)
+        elif kind == "gate.started": self.gate(gate).update(state="running", seal=None)
         elif kind == "evidence":
             self.gate(b["key"].split("/")[0])["evidence"][b["key"]] = (b["ref"], b.get("bonds") or {})
         elif kind == "stale":
@@ -199,20 +197,21 @@ class Record:
             for g in (self.gate(letter) for letter in b.get("rerun") or []):
                 g["evidence"].clear()
                 g["state"] = "pending" if g["state"] == "pending" else "undone"
-        elif kind == "verdict":
-            self.gate(gate)["at"] = ev["seq"]
-            self.verdict(gate, b, where)
+        elif kind == "verdict": self.verdict(gate, ev["seq"], b, where)
         elif kind == "seal": self.seal(gate, ev["seq"], b, where)
 
-    def verdict(self, gate, b, where):
+    def verdict(self, gate, at, b, where):
         g, inputs = self.gate(gate), self.gate("A")["evidence"].get("A/inputs")
-        g["state"], found = b["state"], [f for f in b.get("findings") or [] if not f.get("note")] or b["state"] == "failed" and b.get("object")
+        g["at"], g["state"], found = at, b["state"], [f for f in b.get("findings") or [] if not f.get("note")] or b["state"] == "failed" and b.get("object")
         if gate not in EVIDENCE:
             self.say("verdict_unknown", where, "no such gate: %r" % gate)
         if (b["state"], bool(found)) in (("failed", False), ("passed", True)):
             self.say("verdict_differs", where, "gate %s: %s does not go with its findings" % (gate, b["state"]))
         fleet = parse(self.load(inputs[0]))["fleet"] if inputs else parse(self.load(self.mirrors["fleet.json"]))
-        for key in expected(gate, fleet) if b["state"] == "passed" else ():
+        listed = [] if b.get("expects") is None else parse(self.load(b["expects"]))
+        if listed != sorted(set(listed)) or not all(key.startswith(gate + "/") for key in listed):
+            self.say("verdict_differs", where, "gate %s: what it expects is not a sorted list of its keys" % gate)
+        for key in sorted({*expected(gate, fleet), *listed}) if b["state"] == "passed" else ():
             if key not in g["evidence"]:
                 self.say("verdict_differs", where, "gate %s passed without %s" % (gate, key))
 

@@ -1,6 +1,7 @@
 package record
 
 import (
+	"cmp"
 	"encoding/json"
 	"fmt"
 	"slices"
@@ -123,6 +124,9 @@ type Verdict struct {
 	State    string    `json:"state"`
 	Findings []Finding `json:"findings,omitempty"`
 	Object   *Ref      `json:"object,omitempty"`
+	// Expects names the object with the keys of the evidence that the gate asks for: a JSON array,
+	// sorted by bytes, each once. nil where the writer did not say.
+	Expects *Ref `json:"expects,omitempty"`
 }
 
 // Seal says that the digest of line Seq was signed; the Sigstore bundle is Ref,
@@ -178,6 +182,9 @@ type RollbackDone struct {
 	Residue  []string `json:"residue"`
 	// Findings are what the live look at the end found other than the record says.
 	Findings []Finding `json:"findings,omitempty"`
+	// Object is the whole result where a line does not hold it. The lists above, but Rerun, have
+	// the first of each then.
+	Object *Ref `json:"object,omitempty"`
 }
 
 // Note is free text for a person. It changes no state.
@@ -227,7 +234,7 @@ func (b *Evidence) check() error {
 }
 func (b *Stale) check() error { return b.Key.check() }
 func (b *Verdict) check() error {
-	if err := optional(b.Object); err != nil {
+	if err := cmp.Or(optional(b.Object), optional(b.Expects)); err != nil {
 		return err
 	}
 	return oneOf("state", b.State, VerdictPassed, VerdictFailed, VerdictInconclusive)
@@ -251,7 +258,7 @@ func (b *RollbackStep) check() error {
 	}
 	return oneOf("status", b.Status, RollbackRunning, RollbackOK, RollbackFailed, RollbackSkipped)
 }
-func (b *RollbackDone) check() error { return nil }
+func (b *RollbackDone) check() error { return optional(b.Object) }
 func (b *Note) check() error         { return optional(b.Object) }
 
 func optional(r *Ref) error {
