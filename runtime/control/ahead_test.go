@@ -111,6 +111,29 @@ func TestBlockLosesByHand(t *testing.T) {
 	}
 }
 
+// Documents come beside answers for five decode engines. One that stays empty lends half of its time, and at
+// most two of the five are planned to: what is lost is that of the largest share at which the answers fit in the
+// others. With idle 1 nobody bears a prefill beside a batch.
+func TestEmptyEnginesLend(t *testing.T) {
+	f := forecast{idle: 1, kept: [lentSteps + 1]float64{1, 1, 1, 1, 1, 1}}
+	for decode, gain := range map[float64]bool{0: true, 0.8: true, 1.6: true, 2.8: true, 3.6: true, 4.6: true, 5.4: false, 6: false} {
+		b := block{requests: 10, prefill: 4, decode: decode}
+		b.n[2], b.dec[2] = 8, decode
+		b.n[7], b.pre[7] = 2, 4
+		none, _ := b.lost(prefillWorks, 5*decodeWorks)
+		want, most := none, 0.0
+		for share := 0.0; share <= mostEmpty; share += 1e-4 {
+			if lost, asked := b.lost(prefillWorks+bears*share*5, 5*decodeWorks); asked <= filled*(1-share)*5 {
+				want, most = lost, share
+			}
+		}
+		less, _ := b.lost(prefillWorks+bears*math.Max(0, most-mostEmpty/(1<<(emptyTries-1)))*5, 5*decodeWorks)
+		if got := f.lost(&b, capacity{1, 1}, capacity{5, 5}); got < want-1e-4 || got > less+1e-12 || gain != (got < none) {
+			t.Errorf("decode %g: %g is lost of %g, want %g to %g at a share of %g", decode, got, none, want, less, most)
+		}
+	}
+}
+
 // What decode engines can lend, by hand: at half load an empty batch takes a quarter of the pace, so
 // a resident gains 0.6 s each second, and a prefill of 0.06 s has to wait until nobody came for 0.1 s.
 func TestSpareByHand(t *testing.T) {

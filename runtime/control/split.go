@@ -9,6 +9,11 @@ const (
 	mostLent  = 0.15
 	lentSteps = 5
 	lentTries = 3
+	// filled is the part of their seats up to which decode engines are filled one after the other, as
+	// package sched places requests. The time of those that stay empty is lent: of mostEmpty of the
+	// engines at most, and bears of a prefill engine's work, since answers come to them as well.
+	filled, mostEmpty, bears = 0.8, 0.4, 0.5
+	emptyTries               = 5
 	// Shares of their time that engines of each role are in work at most under the promise.
 	// Prefills come in bursts and wait no longer than the promise for the first token.
 	prefillWorks, decodeWorks = 0.9, 0.97
@@ -90,21 +95,31 @@ func (f *forecast) lost(b *block, ps, ds capacity) float64 {
 	if b.prefill <= room || asked >= decodeWorks*ds.decode {
 		return least
 	}
-	share, by := mostLent, mostLent
-	for range lentTries {
-		can := decodeWorks * ds.decode * f.keeps(share)
-		lost, asked := b.lost(room+share*ds.prefill, can)
-		by /= 2
-		if lost < least && share <= f.spare(b, 1-lost, asked/can, ds.decode) {
-			least = lost
-			share += by
-		} else {
-			share -= by
-		}
-		if share > mostLent {
-			break
+	lend := func(most float64, tries int, of func(share float64) (lost float64, fits bool)) {
+		share, by := most, most
+		for range tries {
+			lost, fits := of(share)
+			by /= 2
+			if fits && lost < least {
+				least = lost
+				share += by
+			} else {
+				share -= by
+			}
+			if share > most {
+				break
+			}
 		}
 	}
+	lend(mostLent, lentTries, func(share float64) (float64, bool) {
+		can := decodeWorks * ds.decode * f.keeps(share)
+		lost, asked := b.lost(room+share*ds.prefill, can)
+		return lost, share <= f.spare(b, 1-lost, asked/can, ds.decode)
+	})
+	lend(mostEmpty, emptyTries, func(share float64) (float64, bool) {
+		lost, asked := b.lost(room+float64(bears*share)*ds.prefill, decodeWorks*ds.decode)
+		return lost, asked <= float64(filled*(1-share))*ds.decode
+	})
 	return least
 }
 

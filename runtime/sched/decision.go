@@ -23,17 +23,18 @@ type Parts struct {
 	Overlap float64 `json:"overlap,omitempty"` // prefill work still on D
 	Decode  float64 `json:"decode,omitempty"`  // the answer's own tokens
 	Slow    float64 `json:"slow,omitempty"`    // the delay to the residents of D
+	Spread  float64 `json:"spread,omitempty"`  // what an emptier batch on D costs the fleet
 	Penalty float64 `json:"penalty,omitempty"` // probation
 }
 
 // Total is the cost of the pair.
 func (p Parts) Total() float64 {
-	return p.Queue + p.Prefill + p.Stall + p.Handoff + p.Overlap + p.Decode + p.Slow + p.Penalty
+	return p.Queue + p.Prefill + p.Stall + p.Handoff + p.Overlap + p.Decode + p.Slow + p.Spread + p.Penalty
 }
 
 func (p Parts) plus(q Parts) Parts {
 	return Parts{p.Queue + q.Queue, p.Prefill + q.Prefill, p.Stall + q.Stall, p.Handoff + q.Handoff,
-		p.Overlap + q.Overlap, p.Decode + q.Decode, p.Slow + q.Slow, p.Penalty + q.Penalty}
+		p.Overlap + q.Overlap, p.Decode + q.Decode, p.Slow + q.Slow, p.Spread + q.Spread, p.Penalty + q.Penalty}
 }
 
 // Side is one engine that was looked at for one phase. The cost of a pair is the sum of its
@@ -53,6 +54,8 @@ type Side struct {
 	Dropped model.Reason `json:"dropped,omitempty"`
 
 	index int     // in the snapshot
+	taken int     // D: its residents
+	seats int     // D: the most of them
 	lot   uint64  // settles ties; 0 = not drawn
 	micro int64   // cost in microseconds: costs within one are ties
 	alone float64 // P: its price without a queue

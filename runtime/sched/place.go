@@ -84,6 +84,7 @@ func weigh(s *model.Snapshot, r *model.Request, now float64, x *Scratch) weighin
 			w.decode(side(&w.ds, e.ID, i), e)
 		}
 	}
+	w.spread()
 	w.own = len(w.ps)
 	x.prefills, x.decodes = w.ps, w.ds
 	return w

@@ -89,6 +89,7 @@ func (w *weighing) decode(c *Side, e *model.EngineView) {
 	c.Interval, c.pace = after, after
 	c.micro = micro(c.Cost)
 	all := seats(e)
+	c.taken, c.seats = e.DecodeRequests, all
 	c.tight = e.DecodeRequests+max(1, min(n, all)) > all || e.DecodeTokens+e.Held+r.Input+w.answer > e.Curve.TokenLimit()
 	// A request that misses even on an idle engine is not the batch's fault.
 	if par := &w.s.Params; c.Dropped == "" && after > par.TPOT && float64(kappa*e.Curve.Interval(n, r.Input)) <= par.TPOT {
