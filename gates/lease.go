@@ -11,6 +11,7 @@ import (
 	"time"
 
 	"github.com/narwhal-fleet/narwhal/fleet/remote"
+	"github.com/narwhal-fleet/narwhal/gates/record"
 	"github.com/narwhal-fleet/narwhal/internal/problem"
 )
 
@@ -20,7 +21,8 @@ type lease struct {
 	cancel context.CancelFunc
 	wg     sync.WaitGroup
 	mu     sync.Mutex
-	lost   error // somebody else took it: for good
+	lost   error     // somebody else took it: for good
+	until  time.Time // it is held at least till then, when nobody's clock leaps
 }
 
 const exitHeld = 5 // of the script: somebody else holds the lease
@@ -35,7 +37,8 @@ n=$(date +%%s); i= e=0 w=
 if [ -e "$f" ]; then { read -r i; read -r e; read -r w; } <"$f"; fi
 case $e in ''|*[!0-9]*) e=0;; esac
 if [ "$i" != %[2]s ] && [ "$e" -gt "$n" ]; then printf '%%s\n%%s\n' "$e" "$w"; exit %[5]d; fi
-printf '%%s\n%%s\n%%s\n' %[2]s "$((n+%[3]d))" %[4]s >"$t" && mv -f "$t" "$f" || { rm -f "$t"; exit 4; }`
+printf '%%s\n%%s\n%%s\n' %[2]s "$((n+%[3]d))" %[4]s >"$t" && mv -f "$t" "$f" || { rm -f "$t"; exit 4; }
+if [ -n "$i" ] && [ "$i" != %[2]s ]; then printf 'taken\n%%s\n%%s\n' "$e" "$w"; fi`
 
 const releaseScript = `f=%[1]s/lease; i=; { read -r i; } <"$f" 2>/dev/null; if [ "$i" = %[2]s ]; then rm -f "$f"; fi`
 
@@ -50,23 +53,72 @@ func (r *Runner) takeLease(ctx context.Context) error {
 			return err
 		}
 	}
-	ttl := r.Fleet.Deploy.Limits.LockTTL.D()
-	if ttl < 3*time.Second {
-		ttl = time.Minute
-	}
-	if err := r.renew(ctx, ttl); err != nil {
-		return err
-	}
 	if held != nil {
-		return nil
+		return r.renew(ctx, held)
 	}
 	bg, cancel := context.WithCancel(context.WithoutCancel(ctx))
 	l := &lease{cancel: cancel}
-	l.wg.Go(func() { r.keep(bg, l, ttl) })
+	if err := r.renew(ctx, l); err != nil {
+		cancel()
+		return err
+	}
+	l.wg.Go(func() { r.keep(bg, l) })
 	r.mu.Lock()
 	r.lease = l
 	r.mu.Unlock()
 	return nil
+}
+
+func (r *Runner) leaseTTL() time.Duration {
+	if ttl := r.Fleet.Deploy.Limits.LockTTL.D(); ttl >= 3*time.Second {
+		return ttl
+	}
+	return time.Minute
+}
+
+// abortable is a context that ends with why when somebody else takes the lease.
+func (r *Runner) abortable(ctx context.Context) (context.Context, context.CancelCauseFunc) {
+	ctx, abort := context.WithCancelCause(ctx)
+	r.mu.Lock()
+	r.abort = abort
+	r.mu.Unlock()
+	return ctx, abort
+}
+
+// leased lets nothing change a host on a lease that may have ended: a command that was stopped, or a
+// workstation that slept, asks for it again first.
+func (r *Runner) leased(ctx context.Context) error {
+	r.mu.Lock()
+	l := r.lease
+	r.mu.Unlock()
+	if l == nil {
+		return nil // what changes nothing takes none
+	}
+	if err := l.err(); err != nil {
+		return err
+	}
+	l.mu.Lock()
+	until := l.until
+	l.mu.Unlock()
+	// The monotonic clock stands still in a workstation that sleeps, the other can be set back.
+	now := time.Now()
+	if now.Before(until) && now.Round(0).Before(until.Round(0)) {
+		return nil
+	}
+	return r.renew(ctx, l)
+}
+
+// lose notes that somebody else has the lease, and ends what runs under it.
+func (r *Runner) lose(l *lease, why error) {
+	l.mu.Lock()
+	l.lost = why
+	l.mu.Unlock()
+	r.mu.Lock()
+	abort, held := r.abort, r.lease == l
+	r.mu.Unlock()
+	if abort != nil && held {
+		abort(why)
+	}
 }
 
 func (l *lease) err() error {
@@ -76,9 +128,9 @@ func (l *lease) err() error {
 }
 
 // keep renews until ctx ends or somebody else holds the lease. What it cannot renew for
-// another reason, the next takeLease finds.
-func (r *Runner) keep(ctx context.Context, l *lease, ttl time.Duration) {
-	t := time.NewTicker(ttl / 3)
+// another reason, the next step that changes a host finds.
+func (r *Runner) keep(ctx context.Context, l *lease) {
+	t := time.NewTicker(r.leaseTTL() / 3)
 	defer t.Stop()
 	for {
 		select {
@@ -86,17 +138,16 @@ func (r *Runner) keep(ctx context.Context, l *lease, ttl time.Duration) {
 			return
 		case <-t.C:
 		}
-		if err := r.renew(ctx, ttl); problem.StatusOf(err) == problem.Locked {
-			l.mu.Lock()
-			l.lost = err
-			l.mu.Unlock()
+		if err := r.renew(ctx, l); problem.StatusOf(err) == problem.Locked {
 			return
 		}
 	}
 }
 
-func (r *Runner) renew(ctx context.Context, ttl time.Duration) error {
-	host := r.Fleet.Deploy.Router.Host
+// renew takes or renews the lease on the router's host. That it was taken over from somebody is noted in
+// the record.
+func (r *Runner) renew(ctx context.Context, l *lease) error {
+	host, ttl, asked := r.Fleet.Deploy.Router.Host, r.leaseTTL(), time.Now()
 	h, err := r.host(ctx, host)
 	if err != nil {
 		return err
@@ -108,21 +159,38 @@ func (r *Runner) renew(ctx context.Context, ttl time.Duration) error {
 	res, err := h.Run(ctx, cmd)
 	var exit *remote.ExitError
 	if errors.As(err, &exit) && exit.Code == exitHeld {
-		return leaseHeld(host, string(res.Stdout))
+		err := leaseHeld(host, string(res.Stdout))
+		r.lose(l, err)
+		return err
 	}
 	if err != nil {
 		return fmt.Errorf("take the fleet's lease on host %s: %w", host, withStderr(err, res))
 	}
+	l.mu.Lock()
+	l.until = asked.Add(ttl)
+	l.mu.Unlock()
+	if from, ok := strings.CutPrefix(string(res.Stdout), "taken\n"); ok {
+		until, who := leaseOf(from)
+		_, err := r.append(record.KindNote, "", "", host, record.Note{Text: "the fleet's lease was taken over: it had expired and nobody renewed it",
+			Values: map[string]string{"from": who, "expired": until}})
+		return err
+	}
 	return nil
 }
 
-func leaseHeld(host, answer string) error {
+// leaseOf reads when a lease ends and whose it is.
+func leaseOf(answer string) (until, who string) {
 	expires, who, _ := strings.Cut(answer, "\n")
-	until := "an unknown time"
+	until = "an unknown time"
 	if n, err := strconv.ParseInt(expires, 10, 64); err == nil {
 		until = time.Unix(n, 0).UTC().Format(time.RFC3339)
 	}
-	return problem.New(problem.Locked, "fleet_leased", fmt.Sprintf("another operator changes this fleet: %s holds the lease on host %s until %s", clean(who, 200), host, until),
+	return until, clean(strings.TrimSpace(who), 200)
+}
+
+func leaseHeld(host, answer string) error {
+	until, who := leaseOf(answer)
+	return problem.New(problem.Locked, "fleet_leased", fmt.Sprintf("another operator changes this fleet: %s holds the lease on host %s until %s", who, host, until),
 		"wait until that run ends, or until the lease expires")
 }
 

@@ -8,6 +8,8 @@ import (
 	"os"
 	"os/exec"
 	"path/filepath"
+	"regexp"
+	"slices"
 	"strings"
 	"sync"
 	"testing"
@@ -55,6 +57,61 @@ func TestLeaseIsAskedForAtEachGate(t *testing.T) {
 	if err := run.takeLease(t.Context()); problem.StatusOf(err) != problem.Locked {
 		t.Errorf("got %v", err)
 	}
+}
+
+// TestLeaseThatEndedMeanwhile is of a command that was stopped for longer than its lease, in the middle of a
+// gate: what it would do next on a host is not done when somebody else has the lease by then, and done when
+// nobody has. A step that is in work while the lease is lost is ended.
+func TestLeaseThatEndedMeanwhile(t *testing.T) {
+	for name, c := range map[string]struct {
+		lose func(run *Runner, w *world)
+		want problem.Status
+	}{
+		"somebody took it": {func(run *Runner, w *world) { run.lease.until, w.lease = time.Now().Add(-time.Second), "op2" }, problem.Locked},
+		"nobody took it":   {func(run *Runner, w *world) { run.lease.until, w.lease = time.Now().Add(-time.Second), "" }, problem.Success},
+		"the clock leapt":  {func(run *Runner, w *world) { run.lease.until, w.lease = time.Now().Round(0).Add(-time.Second), "op2" }, problem.Locked},
+		"lost while in work": {func(run *Runner, w *world) {
+			run.lose(run.lease, leaseHeld("h1", "1800000000\nop2\n"))
+		}, problem.Locked},
+	} {
+		t.Run(name, func(t *testing.T) {
+			r := newRig(t)
+			run, end := r.open()
+			defer end()
+			r.world.after["put"] = func() { c.lose(run, r.world) }
+			out, err := run.Run(t.Context(), Options{})
+			if out.Status != c.want || problem.StatusOf(err) != c.want {
+				t.Fatalf("got %v, %v", out.Status, err)
+			}
+			if launched := slices.Contains(r.world.took(), "launch"); launched != (c.want == problem.Success) {
+				t.Errorf("launched: %v", launched)
+			}
+			interrupted := r.kinds(record.KindInterrupted)
+			if c.want == problem.Locked && (len(interrupted) != 1 || len(r.kinds(record.KindVerdict)) != 1 || !strings.Contains(err.Error(), "op2")) {
+				t.Errorf("interrupted %v, %v", interrupted, err)
+			}
+		})
+	}
+}
+
+// TestLeaseTakenOverIsRecorded says whose lease it was and when it ended.
+func TestLeaseTakenOverIsRecorded(t *testing.T) {
+	r := newRig(t)
+	r.world.expired = "op2@other \x1b[31mpid 7"
+	r.pass(Options{})
+	snap, err := record.Read(r.dir)
+	if err != nil {
+		t.Fatal(err)
+	}
+	at := slices.IndexFunc(snap.Events, func(ev record.Event) bool { return ev.Kind == record.KindNote })
+	if at < 0 {
+		t.Fatal("nothing says that it was taken over")
+	}
+	n, err := record.Body[record.Note](snap.Events[at])
+	if err != nil || !strings.HasPrefix(n.Values["from"], "op2@other") || strings.Contains(n.Values["from"], "\x1b") || n.Values["expired"] != "2027-01-15T08:00:00Z" || snap.Events[at].Host != "h1" {
+		t.Errorf("%+v, %v", n, err)
+	}
+	r.verify()
 }
 
 // leaseHost counts renewals and answers what the test says.
@@ -148,8 +205,8 @@ func TestLeaseScript(t *testing.T) {
 			if out, code := take("a", 60); code != 0 {
 				t.Fatalf("first: exit %d, %q", code, out)
 			}
-			if _, code := take("a", 60); code != 0 {
-				t.Errorf("renewing: exit %d", code)
+			if out, code := take("a", 60); code != 0 || out != "" {
+				t.Errorf("renewing: exit %d, %q", code, out)
 			}
 			out, code := take("b", 60)
 			expires, who, _ := strings.Cut(out, "\n")
@@ -163,8 +220,8 @@ func TestLeaseScript(t *testing.T) {
 			if _, code := take("a", -5); code != 0 {
 				t.Errorf("expiring: exit %d", code)
 			}
-			if _, code := take("b", 60); code != 0 {
-				t.Errorf("after it expired: exit %d", code)
+			if out, code := take("b", 60); code != 0 || !regexp.MustCompile(`^taken\n[0-9]{10}\na of \$HOME\n$`).MatchString(out) {
+				t.Errorf("after it expired: exit %d, %q", code, out)
 			}
 			if _, code := take("a", 60); code != exitHeld {
 				t.Errorf("the former holder: exit %d", code)

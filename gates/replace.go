@@ -23,6 +23,8 @@ const (
 // Replace takes engines of a serving fleet through their gates anew, or goes on with that. An
 // engine returns only when gates A to F hold for it; what fails leaves it out of service.
 func (r *Runner) Replace(ctx context.Context, p ReplacePlan) (Outcome, error) {
+	ctx, abort := r.abortable(ctx)
+	defer abort(nil)
 	out, err := r.replace(ctx, p)
 	if ctx.Err() != nil {
 		err = context.Cause(ctx)

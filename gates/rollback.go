@@ -17,6 +17,8 @@ func (r *Runner) Rollback(ctx context.Context, p RollbackPlan) (RollbackResult, 
 	if len(p.Unowned) > 0 {
 		return res, refuse(p.Unowned)
 	}
+	ctx, abort := r.abortable(ctx)
+	defer abort(nil)
 	if err := r.takeLease(ctx); err != nil { // before the record says that a rollback began
 		return res, err
 	}
@@ -45,6 +47,9 @@ func (r *Runner) Rollback(ctx context.Context, p RollbackPlan) (RollbackResult, 
 	for _, s := range p.Steps {
 		if ctx.Err() != nil {
 			return res, context.Cause(ctx)
+		}
+		if err := r.leased(ctx); err != nil {
+			return res, err
 		}
 		if err := r.undo(ctx, s, &res); err != nil {
 			return res, err

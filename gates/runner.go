@@ -39,6 +39,7 @@ type Runner struct {
 	hosts   map[string]*dialed
 	resumed bool
 	lease   *lease
+	abort   context.CancelCauseFunc // ends the command when somebody else takes the lease
 	back    *record.WayBack
 	secrets [][]byte // values to mask; nil until they are needed
 	guard   sync.Map // permitted commands and paths
@@ -84,6 +85,8 @@ type StepError struct {
 // Run continues the record until the last wanted gate holds, or one does not. A canceled
 // context ends it in order, with its cause as the error.
 func (r *Runner) Run(ctx context.Context, o Options) (Outcome, error) {
+	ctx, abort := r.abortable(ctx)
+	defer abort(nil)
 	out, err := r.run(ctx, o)
 	if ctx.Err() != nil {
 		err = context.Cause(ctx)

@@ -211,6 +211,9 @@ func (r *Runner) step(ctx context.Context, g Gate, s Step) error {
 	letter := g.Info().Letter
 	var intent int64
 	s, err := r.resolved(s)
+	if err == nil && s.Effect != Observe {
+		err = r.leased(ctx)
+	}
 	if err != nil { // nothing was begun
 		r.Progress.Step(letter, s, 0, err, true)
 		return err

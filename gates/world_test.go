@@ -29,6 +29,7 @@ type world struct {
 	pid     int               // of the last launch
 	files   map[string]string // path → digest
 	lease   string            // holder of the lease
+	expired string            // holder of one that ended, until it is taken
 	calls   []string
 	fail    map[string]error  // by call: what it answers instead
 	after   map[string]func() // by call: what happens once it has taken effect
@@ -103,6 +104,10 @@ func (w *world) answer(name string, c remote.Command) (out []byte, code int) {
 			return []byte("1800000000\n" + w.lease + "\n"), exitHeld
 		}
 		w.lease = "op"
+		if who := w.expired; who != "" {
+			w.expired = ""
+			return []byte("taken\n1800000000\n" + who + "\n"), 0
+		}
 	case "release-lease":
 		w.lease = ""
 	case "launch":

@@ -10,6 +10,7 @@ import (
 	"os"
 	"path/filepath"
 	"strconv"
+	"syscall"
 	"time"
 
 	"github.com/narwhal-fleet/narwhal/attest"
@@ -180,10 +181,18 @@ func (s *session) newRunner(progress gates.Progress) error {
 	return nil
 }
 
-// holder tells this state folder on this workstation from every other.
+// holder tells this state folder on this workstation from every other, also from a copy of it that has the same
+// path on a machine of the same name.
 func (s *session) holder() string {
 	host, _ := os.Hostname()
-	sum := sha256.Sum256([]byte(host + "\x00" + s.state + "\x00" + s.fleet.Deploy.Name))
+	machine, _ := os.ReadFile("/etc/machine-id")
+	inode := uint64(0)
+	if info, err := os.Stat(s.state); err == nil {
+		if st, ok := info.Sys().(*syscall.Stat_t); ok {
+			inode = st.Ino
+		}
+	}
+	sum := sha256.Sum256(fmt.Appendf(nil, "%s\x00%s\x00%d\x00%s\x00%s", host, machine, inode, s.state, s.fleet.Deploy.Name))
 	return hex.EncodeToString(sum[:16])
 }
 

@@ -124,7 +124,7 @@ func judge(raw string) (code string, sure bool) {
 	low := strings.ToLower(text)
 	for _, r := range rules {
 		if r.matches(low) {
-			return r.code, r.sure && level != warning
+			return r.code, r.sure && level != warning && !survives(low)
 		}
 	}
 	return "", false

@@ -2,6 +2,7 @@ package cause
 
 import (
 	"regexp"
+	"slices"
 	"strings"
 	"unicode"
 	"unicode/utf8"
@@ -21,11 +22,23 @@ var marks = regexp.MustCompile(`^\s*(` +
 	`|\[?\d{4}-\d\d-\d\d[T ]\d\d:\d\d:\d\d[^\] ]{0,16}( (UTC|[A-Z]{2,3}\d+))*\]?` + // times, and SGLang's ranks
 	`|\d\d-\d\d \d\d:\d\d:\d\d` +
 	`|\[[\w/.-]{1,80}\.(py|cc|cpp|cu):\d+\]|[\w/.-]{1,80}\.py:\d+\]` + // vLLM's places
+	`|\[?[IWEF](\d{4}( \d\d:\d\d:\d\d[.\d]*)?)?( +\d+)? [\w/.-]{1,80}:\d+\]` + // PyTorch's and glog's levels and places
 	`|(INFO|DEBUG|WARNING|WARN|ERROR|CRITICAL|FATAL)\b:?` +
 	`|E {3,}` + // pytest
 	`)\s*`)
 
-var levels = map[string]int{"INFO": chatter, "DEBUG": chatter, "WARNING": warning, "WARN": warning}
+var levels = map[string]int{"INFO": chatter, "DEBUG": chatter, "WARNING": warning, "WARN": warning, "I": chatter, "W": warning}
+
+// letters are levels of one letter, with a date or without.
+var letters = regexp.MustCompile(`^\[?([IWEF])[\d ].*\]$`)
+
+// goesOn are words of lines after which the program tries something else.
+var goesOn = []string{"retrying", "ignore import error", "falling back", "fall back to", "will be ignored", "skipping"}
+
+// survives reports whether a line, in lower case, says that its program goes on.
+func survives(low string) bool {
+	return slices.ContainsFunc(goesOn, func(s string) bool { return strings.Contains(low, s) })
+}
 
 // strip takes control sequences and marks off and returns the message and its level.
 func strip(raw string) (string, int) {
@@ -36,6 +49,9 @@ func strip(raw string) (string, int) {
 			break
 		}
 		word := strings.TrimRight(strings.TrimSpace(s[m[2]:m[3]]), ":")
+		if m := letters.FindStringSubmatch(word); m != nil {
+			word = m[1]
+		}
 		if l, ok := levels[word]; ok && level == plain {
 			level = l
 		}

@@ -115,7 +115,9 @@ var rules = []rule{
 	{code: "handshake-refused", all: []string{"nixl transfer failure", "handshake"}},
 	{code: "transfer-missing", sure: true, any: []string{"runtimeerror: nixl is not available", "no module named 'nixl", "please install nixl by following", "please install mooncake by following", "no module named 'mooncake", "please install mooncake-transfer-engine"}},
 	{code: "transfer-missing", any: []string{"nixl is not available"}},
-	{code: "transfer-failed", sure: true, any: []string{"nixl_err_", "nixlbackenderror", "mooncake transfer engine initialization failed", "failed to load plugin from", "unsupported connector type", "ucx_err", "no available devices for ucx"}},
+	{code: "transfer-failed", sure: true, any: []string{"nixl_err_", "nixlbackenderror", "mooncake transfer engine initialization failed", "unsupported connector type", "ucx_err", "no available devices for ucx"}},
+	// NIXL names each plugin whose libraries are missing and goes on with the others.
+	{code: "transfer-failed", any: []string{"failed to load plugin from", "no usable transports/devices"}},
 
 	// Sockets.
 	{code: "port-in-use", sure: true, any: []string{"address already in use", "eaddrinuse", "only one usage of each socket address"}},
