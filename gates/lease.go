@@ -29,14 +29,15 @@ const exitHeld = 5 // of the script: somebody else holds the lease
 
 // leaseScript takes or renews the lease inside a lock folder, which only one mkdir can
 // make: so of two that find an expired lease, one takes it. The lock is held for
-// milliseconds; one that stands for seconds is of a killed shell and is removed.
+// milliseconds; one that stands for seconds is of a killed shell and is removed. Who only
+// renews gets none that is not his own: somebody may have had it in between.
 const leaseScript = `umask 077; d=%[1]s; mkdir -p "$d" || exit 4; f="$d/lease"; t="$d/.lease.$$"; l="$d/.lease.lock"; k=0
 until mkdir "$l" 2>/dev/null; do k=$((k+1)); [ "$k" -ne 50 ] || rmdir "$l" 2>/dev/null; [ "$k" -lt 80 ] || exit 4; sleep 0.1; done
 trap 'rmdir "$l"' EXIT
 n=$(date +%%s); i= e=0 w=
 if [ -e "$f" ]; then { read -r i; read -r e; read -r w; } <"$f"; fi
 case $e in ''|*[!0-9]*) e=0;; esac
-if [ "$i" != %[2]s ] && [ "$e" -gt "$n" ]; then printf '%%s\n%%s\n' "$e" "$w"; exit %[5]d; fi
+if [ "$i" != %[2]s ] && { [ "$e" -gt "$n" ] || [ %[6]d -eq 1 ]; }; then printf '%%s\n%%s\n' "$e" "$w"; exit %[5]d; fi
 printf '%%s\n%%s\n%%s\n' %[2]s "$((n+%[3]d))" %[4]s >"$t" && mv -f "$t" "$f" || { rm -f "$t"; exit 4; }
 if [ -n "$i" ] && [ "$i" != %[2]s ]; then printf 'taken\n%%s\n%%s\n' "$e" "$w"; fi`
 
@@ -54,11 +55,11 @@ func (r *Runner) takeLease(ctx context.Context) error {
 		}
 	}
 	if held != nil {
-		return r.renew(ctx, held)
+		return r.renew(ctx, held, true)
 	}
 	bg, cancel := context.WithCancel(context.WithoutCancel(ctx))
 	l := &lease{cancel: cancel}
-	if err := r.renew(ctx, l); err != nil {
+	if err := r.renew(ctx, l, false); err != nil {
 		cancel()
 		return err
 	}
@@ -105,7 +106,7 @@ func (r *Runner) leased(ctx context.Context) error {
 	if now.Before(until) && now.Round(0).Before(until.Round(0)) {
 		return nil
 	}
-	return r.renew(ctx, l)
+	return r.renew(ctx, l, true)
 }
 
 // lose notes that somebody else has the lease, and ends what runs under it.
@@ -138,28 +139,31 @@ func (r *Runner) keep(ctx context.Context, l *lease) {
 			return
 		case <-t.C:
 		}
-		if err := r.renew(ctx, l); problem.StatusOf(err) == problem.Locked {
+		if err := r.renew(ctx, l, true); problem.StatusOf(err) == problem.Locked {
 			return
 		}
 	}
 }
 
-// renew takes or renews the lease on the router's host. That it was taken over from somebody is noted in
+// renew takes the lease on the router's host, or renews one that it had. That it was taken over from somebody is noted in
 // the record.
-func (r *Runner) renew(ctx context.Context, l *lease) error {
+func (r *Runner) renew(ctx context.Context, l *lease, had bool) error {
 	host, ttl, asked := r.Fleet.Deploy.Router.Host, r.leaseTTL(), time.Now()
 	h, err := r.host(ctx, host)
 	if err != nil {
 		return err
 	}
 	root := r.Fleet.Deploy.Hosts[host].Root
-	who := resumedBy()
+	who, own := resumedBy(), 0
+	if had {
+		own = 1
+	}
 	cmd := r.permit(remote.Command{Limit: observeLimit, Script: fmt.Sprintf(leaseScript, remote.Quote(path.Clean(root)), remote.Quote(r.Holder), int(ttl.Seconds()),
-		remote.Quote(fmt.Sprintf("%s pid %d run %s", who.By, who.PID, r.RunID)), exitHeld)})
+		remote.Quote(fmt.Sprintf("%s pid %d run %s", who.By, who.PID, r.RunID)), exitHeld, own)})
 	res, err := h.Run(ctx, cmd)
 	var exit *remote.ExitError
 	if errors.As(err, &exit) && exit.Code == exitHeld {
-		err := leaseHeld(host, string(res.Stdout))
+		err := leaseHeld(host, string(res.Stdout), had)
 		r.lose(l, err)
 		return err
 	}
@@ -188,8 +192,12 @@ func leaseOf(answer string) (until, who string) {
 	return until, clean(strings.TrimSpace(who), 200)
 }
 
-func leaseHeld(host, answer string) error {
+func leaseHeld(host, answer string, had bool) error {
 	until, who := leaseOf(answer)
+	if who == "" && had {
+		return problem.New(problem.Locked, "fleet_leased", fmt.Sprintf("this run's lease on host %s ended, and another operator had it since", host),
+			"run the same command again: it looks at what runs now")
+	}
 	return problem.New(problem.Locked, "fleet_leased", fmt.Sprintf("another operator changes this fleet: %s holds the lease on host %s until %s", who, host, until),
 		"wait until that run ends, or until the lease expires")
 }

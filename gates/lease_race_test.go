@@ -21,7 +21,7 @@ func TestLeaseIsTakenOnce(t *testing.T) {
 		t.Fatal(err)
 	}
 	ask := func(holder string) (int, string) {
-		cmd := exec.Command("sh", "-c", fmt.Sprintf(leaseScript, remote.Quote(root), remote.Quote(holder), 60, remote.Quote("operator "+holder), exitHeld))
+		cmd := exec.Command("sh", "-c", fmt.Sprintf(leaseScript, remote.Quote(root), remote.Quote(holder), 60, remote.Quote("operator "+holder), exitHeld, 0))
 		out, err := cmd.CombinedOutput()
 		if err != nil && cmd.ProcessState == nil {
 			t.Fatal(err)

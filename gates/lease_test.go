@@ -68,10 +68,11 @@ func TestLeaseThatEndedMeanwhile(t *testing.T) {
 		want problem.Status
 	}{
 		"somebody took it": {func(run *Runner, w *world) { run.lease.until, w.lease = time.Now().Add(-time.Second), "op2" }, problem.Locked},
-		"nobody took it":   {func(run *Runner, w *world) { run.lease.until, w.lease = time.Now().Add(-time.Second), "" }, problem.Success},
+		"nobody took it":   {func(run *Runner, w *world) { run.lease.until = time.Now().Add(-time.Second) }, problem.Success},
+		"somebody had it":  {func(run *Runner, w *world) { run.lease.until, w.lease = time.Now().Add(-time.Second), "" }, problem.Locked},
 		"the clock leapt":  {func(run *Runner, w *world) { run.lease.until, w.lease = time.Now().Round(0).Add(-time.Second), "op2" }, problem.Locked},
 		"lost while in work": {func(run *Runner, w *world) {
-			run.lose(run.lease, leaseHeld("h1", "1800000000\nop2\n"))
+			run.lose(run.lease, leaseHeld("h1", "1800000000\nop2\n", true))
 		}, problem.Locked},
 	} {
 		t.Run(name, func(t *testing.T) {
@@ -87,7 +88,7 @@ func TestLeaseThatEndedMeanwhile(t *testing.T) {
 				t.Errorf("launched: %v", launched)
 			}
 			interrupted := r.kinds(record.KindInterrupted)
-			if c.want == problem.Locked && (len(interrupted) != 1 || len(r.kinds(record.KindVerdict)) != 1 || !strings.Contains(err.Error(), "op2")) {
+			if c.want == problem.Locked && (len(interrupted) != 1 || len(r.kinds(record.KindVerdict)) != 1 || !strings.Contains(err.Error(), "op2") && !strings.Contains(err.Error(), "had it since")) {
 				t.Errorf("interrupted %v, %v", interrupted, err)
 			}
 		})
@@ -197,15 +198,16 @@ func TestLeaseScript(t *testing.T) {
 				}
 				return out.String(), cmd.ProcessState.ExitCode()
 			}
-			take := func(holder string, ttl int) (string, int) {
-				return sh(fmt.Sprintf(leaseScript, remote.Quote(root), remote.Quote(holder), ttl, remote.Quote(holder+" of $HOME"), exitHeld))
+			ask := func(holder string, ttl, own int) (string, int) {
+				return sh(fmt.Sprintf(leaseScript, remote.Quote(root), remote.Quote(holder), ttl, remote.Quote(holder+" of $HOME"), exitHeld, own))
 			}
+			take := func(holder string, ttl int) (string, int) { return ask(holder, ttl, 0) }
 			release := func(holder string) { sh(fmt.Sprintf(releaseScript, remote.Quote(root), remote.Quote(holder))) }
 
 			if out, code := take("a", 60); code != 0 {
 				t.Fatalf("first: exit %d, %q", code, out)
 			}
-			if out, code := take("a", 60); code != 0 || out != "" {
+			if out, code := ask("a", 60, 1); code != 0 || out != "" {
 				t.Errorf("renewing: exit %d, %q", code, out)
 			}
 			out, code := take("b", 60)
@@ -220,6 +222,9 @@ func TestLeaseScript(t *testing.T) {
 			if _, code := take("a", -5); code != 0 {
 				t.Errorf("expiring: exit %d", code)
 			}
+			if _, code := ask("b", 60, 1); code != exitHeld {
+				t.Errorf("renewing what another had: exit %d", code)
+			}
 			if out, code := take("b", 60); code != 0 || !regexp.MustCompile(`^taken\n[0-9]{10}\na of \$HOME\n$`).MatchString(out) {
 				t.Errorf("after it expired: exit %d, %q", code, out)
 			}
@@ -227,6 +232,9 @@ func TestLeaseScript(t *testing.T) {
 				t.Errorf("the former holder: exit %d", code)
 			}
 			release("b")
+			if out, code := ask("a", 60, 1); code != exitHeld || out != "0\n\n" {
+				t.Errorf("renewing after another gave it back: exit %d, %q", code, out)
+			}
 			if _, code := take("a", 60); code != 0 {
 				t.Errorf("after its release: exit %d", code)
 			}

@@ -103,6 +103,9 @@ func (w *world) answer(name string, c remote.Command) (out []byte, code int) {
 		if w.lease != "" && w.lease != "op" {
 			return []byte("1800000000\n" + w.lease + "\n"), exitHeld
 		}
+		if w.lease == "" && strings.Contains(c.Script, "[ 1 -eq 1 ]") {
+			return []byte("0\n\n"), exitHeld
+		}
 		w.lease = "op"
 		if who := w.expired; who != "" {
 			w.expired = ""
