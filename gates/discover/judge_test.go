@@ -130,6 +130,19 @@ func TestJudge(t *testing.T) {
 	}
 	launch := func(change func(*fleet.Launch)) func(*world) { return func(w *world) { w.launch(change) } }
 	both := func(a, b func(*world)) func(*world) { return func(w *world) { a(w); b(w) } }
+	// gpus places engines on them, with launches that are built.
+	gpus := func(names ...string) func(*world) {
+		return func(w *world) {
+			w.launch(func(l *fleet.Launch) {
+				delete(l.Env, "CUDA_VISIBLE_DEVICES")
+				l.Serve = &fleet.Serve{TensorParallel: 1}
+			})
+			for iid, p := range w.fleet.Deploy.Engines {
+				p.GPUs = names
+				w.fleet.Deploy.Engines[iid] = p
+			}
+		}
+	}
 	convolution := tree(func(t *Tree) { t.Config.Convolution = true })
 	bond := func(state string) string {
 		return "== bonds\nbond eth1\nBonding Mode: fault-tolerance (active-backup)\nCurrently Active Slave: a\nMII Status: up\nSlave Interface: a\nMII Status: up\nSlave Interface: b\nMII Status: " + state
@@ -184,6 +197,18 @@ func TestJudge(t *testing.T) {
 			w.fleet.Engines = append(w.fleet.Engines, fleet.Engine{IID: "d1", URL: "http://192.0.2.11:8101"})
 			w.fleet.Deploy.Engines["d1"] = fleet.Place{Host: "h1"}
 		}, "gpu-overlap@h1"},
+		"placed GPUs too far":    {gpus("7"), "gpu-absent@h1 gpu-absent@h2"},
+		"placed GPUs that exist": {gpus("0"), ""},
+		"placed GPUs of a worker": {both(gpus("0"), func(w *world) {
+			p := w.fleet.Deploy.Engines["p0"]
+			p.Workers = []string{"h2"}
+			w.fleet.Deploy.Engines["p0"] = p
+		}), "gpu-overlap@h2"},
+		"no GPU for an engine": {launch(func(l *fleet.Launch) { l.Env["CUDA_VISIBLE_DEVICES"] = "-1" }), ""},
+		"one placed GPU for two": {both(gpus("0"), func(w *world) {
+			w.fleet.Engines = append(w.fleet.Engines, fleet.Engine{IID: "d1", URL: "http://192.0.2.11:8101"})
+			w.fleet.Deploy.Engines["d1"] = fleet.Place{Host: "h1", GPUs: []string{"0"}}
+		}), "gpu-overlap@h1"},
 		"MIG":         {dev("Default, Disabled, Disabled", "Default, Enabled, Enabled"), "gpu-mig@h1"},
 		"MIG pending": {dev("Default, Disabled, Disabled", "Default, Disabled, Enabled"), "gpu-mig-pending@h1"},
 		"a slice named": {both(dev("Default, Disabled, Disabled", "Default, Enabled, Enabled"), func(w *world) {

@@ -39,35 +39,48 @@ type use struct {
 	shared *fleet.SharedDevice
 }
 
-// uses lists what the engines of a host ask for; simulated ones ask for nothing.
+// uses lists what the ranks of a host ask for, as their launches are built; simulated ones ask for nothing.
 func uses(f fleet.Fleet, host string) []use {
 	var out []use
 	for _, e := range f.Engines {
-		if f.HostOf(e.IID) != host {
-			continue
-		}
-		l, ok := f.LaunchOf(e.IID)
-		if !ok || l.Kind == fleet.LaunchSimulated {
-			continue
-		}
-		u := use{iid: e.IID, shared: e.SharedDevice}
-		for _, v := range visibility {
-			if s := l.Env[v]; s != "" && s != "all" {
-				u.names = strings.Split(s, ",")
-				break
+		ranks := 1 + f.Workers(e.IID)
+		for rank := range ranks {
+			r, err := f.ResolveRank(e.IID, rank)
+			if err != nil || r.Host != host || r.Kind == fleet.LaunchSimulated {
+				continue
 			}
-		}
-		if e.SharedDevice != nil && u.names == nil {
-			u.names = []string{e.SharedDevice.GPUUUID}
-		}
-		if f.Hardware != nil {
-			u.count = f.Hardware.AcceleratorsPerEngine
-		} else {
+			u := use{iid: e.IID, shared: e.SharedDevice}
+			var none bool
+			if u.names, none = named(r); none {
+				continue
+			}
+			if e.SharedDevice != nil && u.names == nil {
+				u.names = []string{e.SharedDevice.GPUUUID}
+			}
 			u.count = len(u.names)
+			if f.Hardware != nil {
+				u.count = (f.Hardware.AcceleratorsPerEngine + ranks - 1) / ranks
+			}
+			out = append(out, u)
 		}
-		out = append(out, u)
 	}
 	return out
+}
+
+// named are the GPUs that a rank's launch names, nil for any; none is true when it sees none.
+func named(r fleet.Resolved) (names []string, none bool) {
+	for _, v := range visibility {
+		switch s, ok := r.Env[v]; strings.TrimSpace(s) {
+		case "all":
+		case "", "-1", "none", "void":
+			if ok {
+				return nil, true
+			}
+		default:
+			return strings.Split(s, ","), false
+		}
+	}
+	return r.GPUs, false
 }
 
 // wanted counts the GPUs that the fleet declares for a host: those of engines that share

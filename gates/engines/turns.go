@@ -39,11 +39,26 @@ func (t *turns) take(r fleet.Resolved, until string) {
 	}
 }
 
+// overlap reports whether two launches may share a GPU. An index, a GPU's UUID and that of a slice say nothing of
+// each other, so that each may be the other.
 func overlap(a, b []string) bool {
 	if a == nil || b == nil {
 		return true
 	}
-	return slices.ContainsFunc(a, func(g string) bool { return slices.Contains(b, g) })
+	return slices.ContainsFunc(a, func(g string) bool {
+		return slices.ContainsFunc(b, func(o string) bool { return g == o || form(g) != form(o) })
+	})
+}
+
+// form tells how a GPU is named.
+func form(name string) string {
+	switch {
+	case strings.Trim(name, "0123456789") == "":
+		return "index"
+	case strings.HasPrefix(name, "MIG-"):
+		return "slice"
+	}
+	return "device"
 }
 
 // gpusOf returns the GPUs that a launch sees, nil for any; false when it sees none.
