@@ -85,6 +85,8 @@ func (h *Hardware) tool(s answer.Sections, section, name string) []string {
 		return nil
 	case status == 124 || status == 137:
 		h.trouble(name + " did not answer in time")
+	case status == 141:
+		h.trouble(name + " did not stop printing")
 	case status != 0:
 		h.trouble(fmt.Sprintf("%s ended with status %d", name, status))
 	}

@@ -9,19 +9,31 @@ import (
 
 // HardwareProbe is the script that lists accelerators, PCI functions, NUMA nodes and RDMA
 // devices. A tool that the host lacks leaves "-- status 127"; one that hangs is ended
-// where the host has timeout, and costs the step's limit elsewhere. A driver that does not
+// where the host has timeout, killed where that knows -k, and costs the step's limit elsewhere.
+// One that does not stop printing is cut off and leaves "-- status 141". A driver that does not
 // know a column is asked for fewer.
-func HardwareProbe() string {
+func HardwareProbe() string { return hardwareScript(toolWithin) }
+
+func hardwareScript(within int) string {
 	queries := []string{nvidia.Events, nvidia.Throttle, nvidia.More, nvidia.Fields}
-	return prelude + fmt.Sprintf(hardwareProbe, strings.Join(queries, " "), maxTool)
+	return prelude + fmt.Sprintf(hardwareProbe, strings.Join(queries, " "), maxTool, maxToolBytes, within)
 }
 
-// maxTool is how many lines of one tool's answer are sent.
-const maxTool = 4000
+const (
+	toolWithin   = 20      // seconds that one tool has
+	maxTool      = 4000    // lines of one tool's answer that are sent
+	maxToolBytes = 1 << 20 // bytes of it
+)
 
-const hardwareProbe = `ask() { if ! have "$1"; then echo "-- status 127"; return; fi
-  if have timeout; then a=$(timeout 20 "$@" 2>&1); r=$?; else a=$("$@" 2>&1); r=$?; fi
-  [ -n "$a" ] && printf '%%s\n' "$a" | head -n %[2]d; echo "-- status $r"; }
+// In ask the answer goes by as it comes, so that no shell holds it; its end is a line of its own, and the status
+// comes by descriptor 3.
+const hardwareProbe = `within=
+if have nvidia-smi || have rocminfo || [ -x /opt/rocm/bin/rocminfo ] || have ibv_devinfo; then
+  if ! have timeout; then :; elif timeout -k 1 5 true 2>/dev/null; then within="timeout -k 2 %[4]d"; else within="timeout %[4]d"; fi
+fi
+ask() { if ! have "$1"; then echo "-- status 127"; return; fi
+  { r=$({ { $within "$@" 2>&1 3>&- 4>&-; echo $? >&3; } 2>/dev/null | head -c %[3]d | head -n %[2]d >&4; } 3>&1); } 4>&1
+  echo; echo "-- status $r"; }
 echo "== nvidia"
 if have nvidia-smi; then
   for q in %[1]s; do
@@ -29,7 +41,7 @@ if have nvidia-smi; then
     case $a in *"not a valid field"*) ;; *) break;; esac
   done
   printf '%%s\n' "$a"
-  case $a in *"-- status 124") ;; *) # one that hangs is not asked again
+  case $a in *"-- status 124"|*"-- status 137"|*"-- status 141") ;; *) # one that hangs or never ends is not asked again
   echo "== nvidia-list"; ask nvidia-smi -L
   echo "== nvidia-links"; ask nvidia-smi nvlink -s
   echo "== nvidia-topology"; ask nvidia-smi topo -m;; esac

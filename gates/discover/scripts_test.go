@@ -82,6 +82,7 @@ func TestHardwareProbe(t *testing.T) {
 			for text, want := range map[string]string{
 				"echo NVIDIA-SMI has failed; exit 9":          "status 9",
 				"yes overflow | head -n 9000":                 "says: overflow",
+				"exec yes overflow":                           "did not stop printing",
 				"printf '\\033[31mFehler\\033[0m\\n'; exit 1": "says: Fehler",
 				"head -c 300000 /dev/zero | tr '\\0' x":       "says: xxx",
 			} {
@@ -89,6 +90,12 @@ func TestHardwareProbe(t *testing.T) {
 				if err != nil || !strings.Contains(strings.Join(h.Trouble, "; "), want) || len(h.devices()) > 0 {
 					t.Errorf("%s: %+v, %v", text, h.Trouble, err)
 				}
+			}
+			// One that only KILL ends is a fault of its own, beside what the other tools say.
+			deaf := tools(t, map[string]string{"nvidia-smi": "trap '' TERM; while :; do sleep 1; done", "rocminfo": "cat " + fixture(t, "amd/testdata/rocminfo-mi300x.txt")})
+			h, err = ParseHardware(runHere(t, shell, hardwareScript(1), deaf))
+			if err != nil || !slices.Contains(h.Trouble, "nvidia-smi did not answer in time") || !strings.Contains(strings.Join(h.Trouble, "; "), "has 0 nodes") {
+				t.Errorf("one that is deaf: %+v, %v", h.Trouble, err)
 			}
 			h, err = ParseHardware(runHere(t, shell, HardwareProbe(), tools(t, map[string]string{"rocminfo": "cat " + fixture(t, "amd/testdata/rocminfo-mi300x.txt")})))
 			if err != nil || len(h.Trouble) != 2 || !strings.Contains(h.Trouble[0], "has 0 nodes") {
