@@ -186,8 +186,9 @@ type Fabric struct {
 	Sample       Duration `json:"sample"`   // length of one measurement
 	Streams      int      `json:"streams"`  // TCP streams per edge
 	Port         int      `json:"port"`     // tester's port where a host sets none
-	// Tool is "narwhal" or "iperf3", which then measures every edge too. Transport "rdma" is
-	// measured by ib_write_bw and ib_read_bw, "ucx" by ucx_perftest.
+	// Tool is "narwhal"; "iperf3", which then measures every edge too; or "auto", with which it
+	// measures those both of whose hosts have it. Transport "rdma" is measured by ib_write_bw
+	// and ib_read_bw, "ucx" by ucx_perftest.
 	Tool string `json:"tool"`
 	// Device is the RDMA device, with its port after a colon; "" = the tool's choice.
 	Device string `json:"device"`

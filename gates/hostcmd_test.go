@@ -160,7 +160,7 @@ func TestLook(t *testing.T) {
 		return s.Facts
 	}
 	a := look()
-	if a["release"] != "abc" || a["route/h3"] != "unknown" || !strings.HasSuffix(a["route/h2"], " 127.0.0.1") {
+	if a["release"] != "abc" || a["route/h3"] != "unknown" || !strings.Contains(a["route/h2"], " 127.0.0.1 mtu ") {
 		t.Errorf("facts %v", a)
 	}
 	before := []string{a["files"], a["files-dir"], a["key"]}

@@ -130,7 +130,7 @@ var allKeys = []record.Key{
 func live() map[string]string {
 	facts := map[string]string{
 		"host/h1/boot": "b1", "host/h1/trees": "t1", "host/h2/boot": "b2", "host/h1/files": "none", "host/h2/files": "none", "host/h1/release": "r1", "host/h2/release": "r1",
-		"host/h1/files-dir": "f1", "host/h2/files-dir": "f2", "host/h1/key": "k1", "host/h2/key": "k2", "host/h1/route/h2": "eth1 192.0.2.11", "host/h2/route/h1": "eth1 192.0.2.12",
+		"host/h1/files-dir": "f1", "host/h2/files-dir": "f2", "host/h1/key": "k1", "host/h2/key": "k2", "host/h1/route/h2": "eth1 192.0.2.11 mtu 9000 speed 100000", "host/h2/route/h1": "eth1 192.0.2.12 mtu 9000 speed 100000",
 		"proc/router/id": "b1:9:1", "proc/router/launch": "lr",
 	}
 	for _, e := range []string{"p0", "d0"} {
@@ -223,6 +223,10 @@ func TestInvalidation(t *testing.T) {
 		},
 		"route": {
 			seen: func(s map[string]string) { s["host/h1/route/h2"] = "eth0 198.51.100.1" },
+			want: []record.Key{"D/pair/h1/h2", "D/decode/h1/h2", "F/pair/p0/d0", "F/pair/d0/p0"},
+		},
+		"a link renegotiated to a tenth": {
+			seen: func(s map[string]string) { s["host/h2/route/h1"] = "eth1 192.0.2.12 mtu 9000 speed 10000" },
 			want: []record.Key{"D/pair/h1/h2", "D/decode/h1/h2", "F/pair/p0/d0", "F/pair/d0/p0"},
 		},
 		"host rebooted, nothing came back": {

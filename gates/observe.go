@@ -41,7 +41,7 @@ func Look(l Looking) (Seen, error) {
 	s.Facts["files-dir"] = RoleFilesFact(filepath.Join(l.Root, DirEtc))
 	s.Facts["key"] = fileDigest(filepath.Join(l.Root, SidecarKey))
 	for id, addr := range l.Peers {
-		s.Facts["route/"+id] = route.To(addr)
+		s.Facts["route/"+id] = route.Towards(route.Sys, addr).String()
 	}
 	var mu sync.Mutex
 	var wg sync.WaitGroup

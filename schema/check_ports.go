@@ -59,7 +59,7 @@ func (c checker) ports(d *fleet.Deploy) {
 			if h.FabricPort == 0 {
 				l.first, l.last = d.Fabric.Port, d.Fabric.Port
 			}
-			if t := d.Fabric.Transport; d.Fabric.Tool == "iperf3" || t == "rdma" || t == "ucx" {
+			if t := d.Fabric.Transport; d.Fabric.Tool == "iperf3" || d.Fabric.Tool == "auto" || t == "rdma" || t == "ucx" {
 				l.last++ // the other tool's server
 			}
 			open(place.Host, l)

@@ -41,6 +41,20 @@ func BudgetOf(fab fleet.Fabric, c engine.CacheLayout) (Budget, error) {
 	return b, nil
 }
 
+// budgetAhead is the budget that the plan can know: that of the cache evidence, and none as
+// long as no engine was asked. Its sizes are measured; the judge reads the recorded one.
+func budgetAhead(v gates.View) Budget {
+	var c engine.CacheLayout
+	if len(v.Fleet.Engines) == 0 || v.Decode(cacheKey(v.Fleet), &c) != nil {
+		return Budget{}
+	}
+	b, err := BudgetOf(v.Fleet.Deploy.Fabric, c)
+	if err != nil {
+		return Budget{}
+	}
+	return b
+}
+
 // Locals are the operations of the gate that run on the workstation.
 func (Gate) Locals() map[string]gates.Local {
 	return map[string]gates.Local{"budget": func(_ context.Context, env gates.Env, _ json.RawMessage) ([]byte, error) {

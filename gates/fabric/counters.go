@@ -95,11 +95,3 @@ func rises(before, after map[string]int64) map[string]int64 {
 	}
 	return out
 }
-
-// speedOf is the interface's rate in Mbit/s, 0 when it does not say.
-func speedOf(sys, iface string) int {
-	if iface == "" || iface != filepath.Base(iface) {
-		return 0
-	}
-	return int(max(0, readNumber(filepath.Join(sys, "class/net", iface, "speed"))))
-}

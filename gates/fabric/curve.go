@@ -8,6 +8,7 @@ import (
 	"fmt"
 	"io"
 	"net"
+	"slices"
 	"time"
 )
 
@@ -18,9 +19,35 @@ const (
 	messageFrom = 1
 )
 
-// curveSizes are those of a small block up to what a prompt's blocks come to. Larger
-// payloads follow from the law of the curve.
+// curveSizes are those of a small block up to what a prompt's blocks come to. What a fleet's
+// cache layout tells is measured beside them.
 var curveSizes = []int64{64 << 10, 512 << 10, 4 << 20, 32 << 20}
+
+// maxCurve sizes are taken of one request.
+const maxCurve = 16
+
+// sizesOf are the sizes of a curve, ascending: one block, the budget's payload, and the fixed
+// ones. A size above maxMessage counts as that.
+func sizesOf(b Budget) []int64 {
+	out := slices.Clone(curveSizes)
+	for _, n := range []int64{b.BytesPerBlock, b.Payload} {
+		if n > 0 {
+			out = append(out, min(n, maxMessage))
+		}
+	}
+	slices.Sort(out)
+	return slices.Compact(out)
+}
+
+// curveFits tells of ascending sizes that the tester takes.
+func curveFits(sizes []int64) bool {
+	for i, n := range sizes {
+		if n < 1 || n > maxMessage || i > 0 && n <= sizes[i-1] {
+			return false
+		}
+	}
+	return len(sizes) <= maxCurve
+}
 
 const curveRepeats = 3
 
@@ -61,7 +88,7 @@ func writeBytes(c net.Conn, buf []byte, n int64) error {
 
 // curve measures the least time of single messages by size, as long as the budget of time
 // lasts; at least one size.
-func (m *measuring) curve(ctx context.Context, way byte, budget time.Duration) ([]Point, error) {
+func (m *measuring) curve(ctx context.Context, way byte, sizes []int64, budget time.Duration) ([]Point, error) {
 	c, r, err := m.attach(ctx, control{Op: "curve", Token: m.token})
 	if err != nil {
 		return nil, err
@@ -72,7 +99,7 @@ func (m *measuring) curve(ctx context.Context, way byte, budget time.Duration) (
 	_ = c.SetDeadline(limit.Add(curveGrace))
 	var out []Point
 	buf := make([]byte, chunk)
-	for _, size := range curveSizes {
+	for i, size := range sizes {
 		least := time.Duration(0)
 		for range curveRepeats {
 			took, err := oneMessage(c, r, buf, way, size)
@@ -88,12 +115,16 @@ func (m *measuring) curve(ctx context.Context, way byte, budget time.Duration) (
 			}
 		}
 		out = append(out, Point{Bytes: size, Seconds: least.Seconds()})
-		// The next size takes at most eight times as long, three times.
-		if time.Now().Add(8 * curveRepeats * least).After(limit) {
+		if i+1 < len(sizes) && time.Now().Add(curveRepeats*longer(least, size, sizes[i+1])).After(limit) {
 			break
 		}
 	}
 	return out, nil
+}
+
+// longer is what a message of the next size takes at most, where one of this size takes that.
+func longer(took time.Duration, size, next int64) time.Duration {
+	return time.Duration(float64(took) * float64(next) / float64(size))
 }
 
 // curveGrace is for the first size on a slow link.

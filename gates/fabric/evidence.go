@@ -77,7 +77,7 @@ type Past struct {
 	Fingerprint string    `json:"fingerprint"`
 	Time        time.Time `json:"time"`
 	Forward     float64   `json:"forward_gbps"`
-	Back        float64   `json:"back_gbps"`
+	Back        float64   `json:"back_gbps"` // 0 of a tool's sample, which is one direction
 }
 
 // Lost are datagrams that left and neither arrived nor were thrown away at the end.
@@ -93,8 +93,13 @@ func (p Pair) Of(e Edge) (d Direction, from, to End) {
 
 // fingerprint is the digest of everything that must be equal for two samples to compare.
 func (p Pair) fingerprint(q PairRequest) string {
-	b, err := json.Marshal([]any{p.A, p.B, p.Tool, q.Streams, q.For, q.Address, p.EndA.Route, p.EndA.Gateway, p.EndA.MTU, p.EndA.SpeedMbps,
-		p.EndB.Route, p.EndB.Gateway, p.EndB.MTU, p.EndB.SpeedMbps})
+	return digest(p.A, p.B, p.Tool, q.Streams, q.For, q.Address, p.EndA.Route, p.EndA.Gateway, p.EndA.MTU, p.EndA.SpeedMbps,
+		p.EndB.Route, p.EndB.Gateway, p.EndB.MTU, p.EndB.SpeedMbps)
+}
+
+// digest identifies values by the SHA-256 of their JSON, "" for what has none.
+func digest(of ...any) string {
+	b, err := json.Marshal(of)
 	if err != nil {
 		return ""
 	}
@@ -122,11 +127,34 @@ type Incast struct {
 
 // ToolSample is a directed edge as another tool measured it.
 type ToolSample struct {
-	Tool        string   `json:"tool"`
-	Version     string   `json:"version,omitempty"`
-	From        string   `json:"from"`
-	To          string   `json:"to"`
-	Argv        []string `json:"argv"`
-	Gbps        float64  `json:"gbps"`
-	Retransmits int64    `json:"retransmits,omitempty"`
+	Tool    string   `json:"tool"`
+	Version string   `json:"version,omitempty"`
+	From    string   `json:"from"`
+	To      string   `json:"to"`
+	Argv    []string `json:"argv"` // of the run whose rate is Gbps
+	// Gbps and Spread are the median of that run's repeats and its scaled median deviation.
+	Gbps        float64 `json:"gbps"`
+	Spread      float64 `json:"spread_gbps,omitempty"`
+	Retransmits int64   `json:"retransmits,omitempty"`
+	// Runs are all runs of a tool that takes message sizes.
+	Runs []ToolRates `json:"runs,omitempty"`
+	// NotMeasured are the parts of the gate's promise that the tool cannot measure, in words.
+	NotMeasured []string `json:"not_measured,omitempty"`
+	// Absent says on which host the tool is not installed where the fleet leaves that open; ""
+	// otherwise.
+	Absent string `json:"absent,omitempty"`
+	// Fingerprint names tool, commands and both ends. Samples of one fingerprint can be compared.
+	Fingerprint string `json:"fingerprint,omitempty"`
+	// History are earlier samples of the same fingerprint, the latest last.
+	History []Past `json:"history,omitempty"`
+}
+
+// ToolRates is one way of running a tool.
+type ToolRates struct {
+	Bytes int64 `json:"bytes"` // of one message
+	// Both is both directions at once; the rates are the sum of the two.
+	Both   bool      `json:"both,omitempty"`
+	Argv   []string  `json:"argv"`
+	Repeat []float64 `json:"repeat_gbps"`
+	Gbps   float64   `json:"gbps"` // median
 }

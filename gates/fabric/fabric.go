@@ -3,8 +3,9 @@
 //
 // It promises one measurement per pair of hosts, both directions at once and each alone, in
 // rounds in which no host is measured twice; datagrams that find what a rate hides; all
-// others sending to each host at once; and the routes observed at both ends. It refuses to
-// leave its testers running, and to count bytes that do not carry a sample's nonce.
+// others sending to each host at once; and the routes observed at both ends. Over RDMA and UCX
+// it promises the rates that their tools tell, by message size and repeat, and each sample
+// lists what they cannot tell. It refuses to leave its testers running, and to count bytes that do not carry a sample's nonce.
 package fabric
 
 import (
@@ -16,6 +17,7 @@ import (
 	"github.com/narwhal-fleet/narwhal/fleet"
 	"github.com/narwhal-fleet/narwhal/gates"
 	"github.com/narwhal-fleet/narwhal/gates/record"
+	"github.com/narwhal-fleet/narwhal/internal/route"
 )
 
 // Gate is gate D.
@@ -77,7 +79,8 @@ func port(f fleet.Fleet, host string) int {
 	return f.Deploy.Fabric.Port
 }
 
-// Facts are the routes seen at both ends of a pair.
+// Facts are the ways seen at both ends of a pair, as a live look tells them: an MTU or a
+// speed that is negotiated anew makes the pair stale.
 func (Gate) Facts(key record.Key, data []byte) map[string]string {
 	var p Pair
 	if key.Kind() != "pair" || json.Unmarshal(data, &p) != nil {
@@ -87,11 +90,16 @@ func (Gate) Facts(key record.Key, data []byte) map[string]string {
 	if len(sub) != 2 {
 		return nil
 	}
-	facts := map[string]string{"host/" + sub[0] + "/route/" + sub[1]: p.EndA.Route}
+	facts := map[string]string{"host/" + sub[0] + "/route/" + sub[1]: p.EndA.way()}
 	if p.Unreachable == "" { // else the other end told nothing
-		facts["host/"+sub[1]+"/route/"+sub[0]] = p.EndB.Route
+		facts["host/"+sub[1]+"/route/"+sub[0]] = p.EndB.way()
 	}
 	return facts
+}
+
+// way is the fact of how an end sees the other.
+func (e End) way() string {
+	return route.Way{Route: e.Route, Gateway: e.Gateway, MTU: e.MTU, SpeedMbps: e.SpeedMbps}.String()
 }
 
 // cutRoute splits "interface source".

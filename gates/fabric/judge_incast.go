@@ -80,30 +80,3 @@ func judgeIncast(v gates.View, e evidence) []record.Finding {
 	}
 	return out
 }
-
-// judgeTools holds what other tools measured to the floor and to their peers.
-func judgeTools(v gates.View, e evidence) []record.Finding {
-	var out []record.Finding
-	for _, t := range toolsOf(e.fab) {
-		rate := map[Edge]float64{}
-		for _, edge := range edges(e.hosts) {
-			var s ToolSample
-			if v.Decode(toolKey(t, edge), &s) != nil {
-				continue
-			}
-			rate[edge] = s.Gbps
-			if !(s.Gbps >= e.budget.Floor) {
-				out = append(out, record.Finding{Code: "tool-slow", Host: edge.From, Want: gbps(e.budget.Floor), Got: gbps(s.Gbps), Evidence: string(toolKey(t, edge)),
-					Message: fmt.Sprintf("edge %s → %s: %s by %s, %s required", edge.From, edge.To, gbps(s.Gbps), t, gbps(e.budget.Floor)),
-					Hint:    "check device, port and GID index (deploy.fabric.device, gid_index), link layer and flow control; then " + again})
-			}
-		}
-		slow, mid := below(rate, e.fab.Outlier)
-		for _, c := range blame(e.hosts, slow) {
-			out = append(out, record.Finding{Code: "tool-outlier", Host: c.at(), Want: gbps(mid), Got: gbps(rate[c.edge]), Evidence: string(toolKey(t, c.edge)),
-				Message: fmt.Sprintf("%s: %s by %s, %.0f %% below the other edges' %s", c.name(), gbps(rate[c.edge]), t, 100*(1-rate[c.edge]/mid), gbps(mid)),
-				Hint:    "compare its link with the others': width and speed (ibv_devinfo, ibstat), lanes, PCI link, NUMA placement; then " + again})
-		}
-	}
-	return out
-}

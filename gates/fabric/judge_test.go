@@ -76,7 +76,7 @@ func good(t testing.TB, f fleet.Fleet) map[record.Key]any {
 	}
 	for _, name := range toolsOf(f.Deploy.Fabric) {
 		for _, e := range edges(hosts) {
-			out[toolKey(name, e)] = ToolSample{Tool: name, Gbps: 9}
+			out[toolKey(name, e)] = toolSample(name, 9)
 		}
 	}
 	for _, h := range incastHosts(f) {
@@ -132,6 +132,41 @@ func incast(e map[record.Key]any, h string, edit func(*Incast)) {
 func toolSlow(e map[record.Key]any, name, from, to string, v float64) {
 	e[toolKey(name, Edge{from, to})] = ToolSample{Tool: name, Gbps: v}
 }
+
+// toolSample is an edge as a tool measures it, with sizes and both directions where it has them.
+func toolSample(name string, v float64) ToolSample {
+	s := ToolSample{Tool: name, Gbps: v, Fingerprint: "f"}
+	for _, k := range kinds(name, Budget{BytesPerBlock: layout.BytesPerBlock, Payload: 1 << 27}) {
+		if k.bytes > 0 {
+			r := []float64{v, v * 1.01, v * 0.99}
+			if k.both {
+				r = []float64{1.9 * v, 1.9 * v, 1.9 * v}
+			}
+			s.keep(ToolRates{Bytes: k.bytes, Both: k.both, Repeat: r})
+		}
+	}
+	return s
+}
+
+// toolRun edits one run of a tool's sample.
+func toolRun(e map[record.Key]any, name, from, to string, bytes int64, both bool, v float64) {
+	s := e[toolKey(name, Edge{from, to})].(ToolSample)
+	s.Runs = slices.Clone(s.Runs)
+	for i, r := range s.Runs {
+		if r.Bytes == bytes && r.Both == both {
+			s.Runs[i].Repeat, s.Runs[i].Gbps = []float64{v, v, v}, v
+		}
+	}
+	e[toolKey(name, Edge{from, to})] = s
+}
+
+func toolPast(e map[record.Key]any, name, from, to string, past ...Past) {
+	s := e[toolKey(name, Edge{from, to})].(ToolSample)
+	s.History = past
+	e[toolKey(name, Edge{from, to})] = s
+}
+
+func rdma(f *fleet.Fabric) { f.Transport = "rdma" }
 
 // TestJudge: each code has a fault that shows it, and its host.
 func TestJudge(t *testing.T) {
@@ -240,8 +275,46 @@ func TestJudge(t *testing.T) {
 		"incast too short to be fair": {change: func(e map[record.Key]any) {
 			incast(e, "h2", func(i *Incast) { i.Shares["h1"], i.Seconds = 0, 0.07 })
 		}},
-		"iperf3 says less":         {fleet: func(f *fleet.Fabric) { f.Tool = "iperf3" }, change: func(e map[record.Key]any) { toolSlow(e, "iperf3", "h1", "h2", 3) }, want: []string{"tool-outlier@h1", "tool-slow@h1"}},
-		"ib_read_bw says less":     {fleet: func(f *fleet.Fabric) { f.Transport = "rdma" }, change: func(e map[record.Key]any) { toolSlow(e, "ib_read_bw", "h1", "h2", 6) }, want: []string{"tool-outlier@h1"}},
+		"iperf3 says less":     {fleet: func(f *fleet.Fabric) { f.Tool = "iperf3" }, change: func(e map[record.Key]any) { toolSlow(e, "iperf3", "h1", "h2", 3) }, want: []string{"tool-outlier@h1", "tool-slow@h1"}},
+		"ib_read_bw says less": {fleet: func(f *fleet.Fabric) { f.Transport = "rdma" }, change: func(e map[record.Key]any) { toolSlow(e, "ib_read_bw", "h1", "h2", 6) }, want: []string{"tool-outlier@h1"}},
+		"iperf3 on a loopback measures the machine": {fleet: func(f *fleet.Fabric) { f.Interface, f.Tool = "", "iperf3" }, change: func(e map[record.Key]any) {
+			loopbacks(e)
+			toolSlow(e, "iperf3", "h1", "h2", 6)
+		}},
+		"iperf3 on a loopback below the floor": {fleet: func(f *fleet.Fabric) { f.Interface, f.Tool = "", "iperf3" }, change: func(e map[record.Key]any) {
+			loopbacks(e)
+			toolSlow(e, "iperf3", "h1", "h2", 3)
+		}, want: []string{"tool-slow@h1"}},
+		"RDMA is well": {fleet: rdma, change: func(map[record.Key]any) {}},
+		"UCX is well":  {fleet: func(f *fleet.Fabric) { f.Transport = "ucx" }, change: func(map[record.Key]any) {}},
+		"an RDMA sample without repeats": {fleet: rdma, change: func(e map[record.Key]any) {
+			e[toolKey(toolWrite, Edge{"h1", "h2"})] = ToolSample{Tool: toolWrite, Gbps: 9}
+		}},
+		"RDMA is slow with blocks": {fleet: rdma, change: func(e map[record.Key]any) {
+			toolRun(e, toolWrite, "h1", "h2", layout.BytesPerBlock, false, 1.3)
+		}, want: []string{"tool-size-slow@h1"}},
+		"RDMA is less, and enough, with blocks": {fleet: rdma, change: func(e map[record.Key]any) {
+			toolRun(e, toolWrite, "h1", "h2", layout.BytesPerBlock, false, 1.4)
+		}},
+		"UCX is slow with payloads": {fleet: func(f *fleet.Fabric) { f.Transport = "ucx" }, change: func(e map[record.Key]any) {
+			toolRun(e, toolUCX, "h1", "h2", mostBytes, false, 1.3)
+		}, want: []string{"tool-size-slow@h1"}},
+		"RDMA shares both ways": {fleet: rdma, change: func(e map[record.Key]any) { toolRun(e, toolRead, "h1", "h2", mainBytes, true, 7.9) }, want: []string{"tool-duplex@h1"}},
+		"RDMA carries less than before": {fleet: rdma, change: func(e map[record.Key]any) {
+			toolPast(e, toolWrite, "h1", "h2", Past{Fingerprint: "f", Forward: 14}, Past{Fingerprint: "f", Forward: 13})
+		}, want: []string{"tool-degraded@h1"}},
+		"RDMA carries less than by other commands": {fleet: rdma, change: func(e map[record.Key]any) {
+			toolPast(e, toolWrite, "h1", "h2", Past{Fingerprint: "g", Forward: 14})
+		}},
+		"RDMA carries less than before, and it is allowed": {fleet: func(f *fleet.Fabric) { rdma(f); f.Outlier = 0 }, change: func(e map[record.Key]any) {
+			toolPast(e, toolWrite, "h1", "h2", Past{Fingerprint: "f", Forward: 14})
+		}},
+		"iperf3 measures one run, so nothing of its spread": {fleet: func(f *fleet.Fabric) { f.Tool = "iperf3" }, change: func(e map[record.Key]any) {
+			toolPast(e, "iperf3", "h1", "h2", Past{Fingerprint: "f", Forward: 14})
+		}},
+		"a tool that must be there is absent": {fleet: func(f *fleet.Fabric) { f.Tool = "iperf3" }, change: func(e map[record.Key]any) {
+			e[toolKey("iperf3", Edge{"h1", "h2"})] = ToolSample{Tool: "iperf3", Absent: "h2"}
+		}, want: []string{"tool-outlier@h1", "tool-slow@h1"}},
 		"TCP is slow, RDMA is not": {fleet: func(f *fleet.Fabric) { f.Transport = "rdma" }, change: func(e map[record.Key]any) { change(e, "h1", "h3", slow(1)) }},
 		"a loopback":               {fleet: func(f *fleet.Fabric) { f.Interface = "" }, change: loopbacks},
 	} {
@@ -267,6 +340,28 @@ func TestJudge(t *testing.T) {
 		if state, _ := gates.Verdict(Gate{}, v, nil); (state == record.VerdictPassed) != (len(c.want) == 0) {
 			t.Errorf("%s: verdict %s", name, state)
 		}
+	}
+}
+
+// TestAbsentToolIsNoted: with "auto" iperf3 may be missing, which is told and does not fail; what
+// it measures elsewhere counts.
+func TestAbsentToolIsNoted(t *testing.T) {
+	f := testFleet(4)
+	f.Deploy.Fabric.Tool = "auto"
+	e := good(t, f)
+	for _, edge := range edges(names(4)) {
+		if edge.From == "h2" || edge.To == "h2" {
+			e[toolKey(toolIperf, edge)] = ToolSample{Tool: toolIperf, Absent: "h2"}
+		}
+	}
+	v := view(t, f, e)
+	got := Gate{}.Judge(v)
+	if state, _ := gates.Verdict(Gate{}, v, nil); len(got) != 1 || got[0].Code != "tool-absent" || got[0].Host != "h2" || !got[0].Note || state != record.VerdictPassed {
+		t.Errorf("found %+v, verdict %s", got, state)
+	}
+	toolSlow(e, toolIperf, "h0", "h1", 3)
+	if got := (Gate{}).Judge(view(t, f, e)); !slices.ContainsFunc(got, func(x record.Finding) bool { return x.Code == "tool-slow" && x.Host == "h0" }) {
+		t.Errorf("a slow edge where it is: found %+v", got)
 	}
 }
 
@@ -339,7 +434,7 @@ func TestFindingNamesBothRates(t *testing.T) {
 }
 
 func TestFactsAreTheRoutesOfBothEnds(t *testing.T) {
-	p := Pair{EndA: End{Route: "eth1 a"}, EndB: End{Route: "eth1 b"}}
+	p := Pair{EndA: End{Route: "eth1 a", Gateway: "g", MTU: 9000, SpeedMbps: 100000}, EndB: End{Route: "eth1 b"}}
 	facts := func(p Pair) map[string]string {
 		b, err := json.Marshal(p)
 		if err != nil {
@@ -347,11 +442,12 @@ func TestFactsAreTheRoutesOfBothEnds(t *testing.T) {
 		}
 		return Gate{}.Facts("D/pair/h1/h2", b)
 	}
-	if got := facts(p); got["host/h1/route/h2"] != "eth1 a" || got["host/h2/route/h1"] != "eth1 b" || len(got) != 2 {
+	const ofA = "eth1 a via g mtu 9000 speed 100000"
+	if got := facts(p); got["host/h1/route/h2"] != ofA || got["host/h2/route/h1"] != "eth1 b" || len(got) != 2 {
 		t.Errorf("facts %v", got)
 	}
 	p.Unreachable = "refused"
-	if got := facts(p); got["host/h1/route/h2"] != "eth1 a" || len(got) != 1 {
+	if got := facts(p); got["host/h1/route/h2"] != ofA || len(got) != 1 {
 		t.Errorf("facts of what was not reached: %v", got)
 	}
 	if (Gate{}).Facts(budgetKey, []byte("{}")) != nil || (Gate{}).Facts("D/pair/h1/h2", []byte("x")) != nil || (Gate{}).Facts("D/pair/h1", []byte("{}")) != nil {

@@ -21,6 +21,7 @@ type PairRequest struct {
 	Address string         `json:"address"` // of B's tester
 	Streams int            `json:"streams"`
 	For     fleet.Duration `json:"for"`
+	Sizes   []int64        `json:"sizes,omitempty"` // bytes of single messages, ascending; none = curveSizes
 	History []Past         `json:"history,omitempty"`
 }
 
@@ -153,6 +154,9 @@ func MeasurePair(ctx context.Context, q PairRequest) (Pair, error) {
 	if err != nil || q.Streams < 1 || q.Streams > maxStreams || q.For <= 0 || q.For.D() > maxPhase {
 		return p, fmt.Errorf("measure %s ↔ %s: want an address, 1 to %d streams and a length to %s", q.A, q.B, maxStreams, maxPhase)
 	}
+	if !curveFits(q.Sizes) {
+		return p, fmt.Errorf("measure %s ↔ %s: want at most %d sizes of 1 to %d bytes, the smallest first", q.A, q.B, maxCurve, int64(maxMessage))
+	}
 	fail := func(err error) (Pair, error) { return p, fmt.Errorf("measure %s ↔ %s: %w", q.A, q.B, err) }
 	m, end, err := open(ctx, q.Address)
 	if err != nil {
@@ -195,8 +199,12 @@ func (m *measuring) all(ctx context.Context, q PairRequest, p *Pair) error {
 	}
 	part := max(q.For.D()/parts, leastPart, partRoundTrips*min(m.rtt, longestWay))
 	if p.Forward.PathMTU >= min(p.EndA.MTU, p.EndB.MTU, mostMTU) && p.Back.PathMTU >= min(p.EndA.MTU, p.EndB.MTU, mostMTU) {
-		if p.Forward.Curve, err = m.curve(ctx, messageTo, part/2); err == nil {
-			p.Back.Curve, err = m.curve(ctx, messageFrom, part/2)
+		sizes := q.Sizes
+		if len(sizes) == 0 {
+			sizes = curveSizes
+		}
+		if p.Forward.Curve, err = m.curve(ctx, messageTo, sizes, part/2); err == nil {
+			p.Back.Curve, err = m.curve(ctx, messageFrom, sizes, part/2)
 		}
 		if err != nil && ctx.Err() != nil {
 			return ctx.Err() // a message that never arrives is in the figures: the curve is short

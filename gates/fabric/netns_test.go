@@ -15,6 +15,7 @@ import (
 
 	"github.com/narwhal-fleet/narwhal/fleet"
 	"github.com/narwhal-fleet/narwhal/fleet/remote/netns"
+	"github.com/narwhal-fleet/narwhal/gates"
 	"github.com/narwhal-fleet/narwhal/gates/record"
 )
 
@@ -39,7 +40,9 @@ func help(verb string) error {
 	if verb == "fabric-serve" {
 		return Serve(ctx, os.Args[1], "")
 	}
-	answer, err := HostVerbs()[verb](ctx, json.RawMessage(os.Args[1]))
+	verbs := HostVerbs()
+	verbs["look"] = gates.Answer(func(_ context.Context, l gates.Looking) (gates.Seen, error) { return gates.Look(l) })
+	answer, err := verbs[verb](ctx, json.RawMessage(os.Args[1]))
 	if err != nil {
 		return err
 	}

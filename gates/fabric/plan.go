@@ -31,7 +31,8 @@ func (Gate) Plan(_ context.Context, v gates.View) (gates.Plan, error) {
 			Local: &gates.LocalCall{Op: "budget"},
 		})
 	}
-	measured := samples(v)
+	b := budgetAhead(v)
+	measured := samples(v, b)
 	busy := map[string]bool{}
 	for _, s := range measured {
 		for _, n := range s.Needs {
@@ -40,7 +41,7 @@ func (Gate) Plan(_ context.Context, v gates.View) (gates.Plan, error) {
 	}
 	for _, h := range f.EngineHosts() {
 		if busy[testerID(h)] {
-			p.Steps = append(p.Steps, testerStep(f, h))
+			p.Steps = append(p.Steps, testerStep(f, h, b))
 		}
 	}
 	p.Steps = append(p.Steps, measured...)
@@ -55,13 +56,14 @@ func (Gate) Plan(_ context.Context, v gates.View) (gates.Plan, error) {
 }
 
 // samples are the measuring steps in their order.
-func samples(v gates.View) []gates.Step {
+func samples(v gates.View, b Budget) []gates.Step {
 	f := v.Fleet
 	hosts := f.EngineHosts()
+	sizes := sizesOf(b)
 	var out []gates.Step
 	for _, p := range pairs(hosts) {
 		if v.Wants(pairKey(p)) {
-			out = append(out, pairStep(v, p))
+			out = append(out, pairStep(v, p, sizes))
 		}
 	}
 	for _, p := range decodePairs(f) {
@@ -70,9 +72,9 @@ func samples(v gates.View) []gates.Step {
 		}
 	}
 	for _, t := range toolsOf(f.Deploy.Fabric) {
-		for _, e := range edges(hosts) {
+		for i, e := range edges(hosts) { // A → B, then B → A
 			if v.Wants(toolKey(t, e)) {
-				out = append(out, toolStep(f, t, e))
+				out = append(out, toolStep(v, t, e, b, i%2 == 0))
 			}
 		}
 	}
@@ -91,15 +93,11 @@ func samples(v gates.View) []gates.Step {
 
 func testerID(h string) string { return "D/tester/" + h }
 
-func testerStep(f fleet.Fleet, h string) gates.Step {
+func testerStep(f fleet.Fleet, h string, budget Budget) gates.Step {
 	root, addr := f.Deploy.Hosts[h].Root, Address(f, h)
 	argv := []string{path.Join(root, gates.LinkCurrent, "narwhal"), "host", "fabric-serve", addr}
 	launch := "fabric " + addr
-	if names := toolsOf(f.Deploy.Fabric); len(names) > 0 {
-		servers := map[string][]string{}
-		for _, t := range names {
-			servers[t] = tools[t].server(callOf(f, Edge{To: h}))
-		}
+	if servers := serversOf(f, h, budget); len(servers) > 0 {
 		b, err := json.Marshal(servers)
 		if err != nil {
 			panic(fmt.Sprintf("marshal commands: %v", err)) // plain data always marshals
@@ -120,12 +118,12 @@ func whole(hosts ...string) []string {
 	return out
 }
 
-func pairStep(v gates.View, p Twosome) gates.Step {
+func pairStep(v gates.View, p Twosome, sizes []int64) gates.Step {
 	f, fab := v.Fleet, v.Fleet.Deploy.Fabric
 	return gates.Step{
 		ID: "D/pair/" + p.A + "/" + p.B, Title: fmt.Sprintf("measure %s ↔ %s", p.A, p.B), Host: p.A, Effect: gates.Observe, Yields: pairKey(p),
 		Limit: fab.Sample + shortLimit, Needs: []string{testerID(p.B)}, Exclusive: whole(p.A, p.B), InOrder: true,
-		Argv: gates.HostCommand(f, p.A, "fabric-pair", PairRequest{A: p.A, B: p.B, Address: Address(f, p.B), Streams: fab.Streams, For: fab.Sample, History: history(v, p)}),
+		Argv: gates.HostCommand(f, p.A, "fabric-pair", PairRequest{A: p.A, B: p.B, Address: Address(f, p.B), Streams: fab.Streams, For: fab.Sample, Sizes: sizes, History: history(v, p)}),
 	}
 }
 
@@ -157,11 +155,25 @@ func incastStep(f fleet.Fleet, h string) gates.Step {
 	}
 }
 
-func toolStep(f fleet.Fleet, t string, e Edge) gates.Step {
-	fab := f.Deploy.Fabric
+func toolStep(v gates.View, t string, e Edge, b Budget, fromA bool) gates.Step {
+	f := v.Fleet
+	q := ToolRequest{Tool: t, From: e.From, To: e.To, Address: Address(f, e.To), Runs: runsOf(f, t, e, b, fromA), Repeats: runRepeats(t), For: fleet.Duration(runLength(f, t, b)),
+		Optional: optional(f.Deploy.Fabric, t), History: toolHistory(v, t, e)}
+	all := time.Duration(len(q.Runs)*q.Repeats) * (q.For.D() + startsWithin)
 	return gates.Step{
 		ID: fmt.Sprintf("D/tool/%s/%s/%s", t, e.From, e.To), Title: fmt.Sprintf("measure %s → %s with %s", e.From, e.To, t), Host: e.From, Effect: gates.Observe,
-		Yields: toolKey(t, e), Limit: fab.Sample + shortLimit, Needs: []string{testerID(e.To)}, Exclusive: whole(e.From, e.To), InOrder: true,
-		Argv: gates.HostCommand(f, e.From, "fabric-tool", ToolRequest{Tool: t, From: e.From, To: e.To, Address: Address(f, e.To), Argv: tools[t].client(callOf(f, e)), For: fab.Sample}),
+		Yields: toolKey(t, e), Limit: fleet.Duration(all) + shortLimit, Needs: []string{testerID(e.To)}, Exclusive: whole(e.From, e.To), InOrder: true,
+		Argv: gates.HostCommand(f, e.From, "fabric-tool", q),
 	}
+}
+
+// toolHistory is what earlier evidence of an edge by a tool says, as history does.
+func toolHistory(v gates.View, t string, e Edge) []Past {
+	var old ToolSample
+	at, taken := v.Taken(toolKey(t, e))
+	if !taken || v.Decode(toolKey(t, e), &old) != nil || old.Fingerprint == "" {
+		return nil
+	}
+	all := append(old.History, Past{Fingerprint: old.Fingerprint, Time: at.UTC().Truncate(time.Second), Forward: old.Gbps})
+	return all[max(0, len(all)-maxHistory):]
 }

@@ -1,6 +1,7 @@
 package fabric
 
 import (
+	"fmt"
 	"slices"
 	"strings"
 	"testing"
@@ -11,7 +12,7 @@ import (
 	"github.com/narwhal-fleet/narwhal/gates/record"
 )
 
-func planned(t *testing.T, f fleet.Fleet) []gates.Step {
+func planned(t testing.TB, f fleet.Fleet) []gates.Step {
 	t.Helper()
 	r, err := record.Create(t.TempDir()+"/run", record.Header{Run: "r", FleetName: "tern", Fleet: []byte("{}")}, record.Options{})
 	if err != nil {
@@ -75,7 +76,7 @@ func TestPlanNamesTheToolsCommands(t *testing.T) {
 		wants []string
 	}{
 		"tcp":  {[]string{"iperf3"}, []string{"iperf3 --client 192.0.2.11 --bind 192.0.2.10 --port 5202 --parallel 4 --omit 1 --time 10 --json"}},
-		"rdma": {[]string{"ib_write_bw", "ib_read_bw"}, []string{"ib_write_bw -p 5202 -s 1048576 -D 10 -q 4 -F --report_gbits --bind_source_ip 192.0.2.10 -d mlx5_0 -i 1 -x 3 192.0.2.11"}},
+		"rdma": {[]string{"ib_write_bw", "ib_read_bw"}, []string{"ib_write_bw -p 5202 -s 1048576 -D 2 -q 4 -F --report_gbits --bind_source_ip 192.0.2.10 -d mlx5_0 -i 1 -x 3 192.0.2.11"}},
 		"ucx":  {[]string{"ucx_perftest"}, []string{"ucx_perftest 192.0.2.11 -p 5202 -t ucp_put_bw -s 1048576 -n 2000 -w 50 -f"}},
 	} {
 		f, gid := testFleet(2), 3
@@ -85,7 +86,7 @@ func TestPlanNamesTheToolsCommands(t *testing.T) {
 			t.Errorf("%s is measured by %v", transport, got)
 		}
 		e := Edge{"h0", "h1"}
-		if got := strings.Join(tools[c.tool[0]].client(callOf(f, e)), " "); got != c.wants[0] {
+		if got := strings.Join(runsOf(f, c.tool[0], e, Budget{}, true)[0].Argv, " "); got != c.wants[0] {
 			t.Errorf("%s: client\n %s, want\n %s", transport, got, c.wants[0])
 		}
 		all := planned(t, f)
@@ -105,6 +106,66 @@ func TestPlanNamesTheToolsCommands(t *testing.T) {
 	}
 }
 
+// TestSizesFollowFromTheBudget: from one block to the payload, with at least the fixed sizes
+// between for TCP, and both directions at once once a pair for tools that can.
+func TestSizesFollowFromTheBudget(t *testing.T) {
+	for name, c := range map[string]struct {
+		block, payload int64
+		curve, tool    []int64
+	}{
+		"no budget":               {0, 0, curveSizes, []int64{1 << 20}},
+		"within the fixed sizes":  {256 << 10, 16 << 20, []int64{64 << 10, 256 << 10, 512 << 10, 4 << 20, 16 << 20, 32 << 20}, []int64{256 << 10, 1 << 20, 8 << 20}},
+		"a tiny block":            {1000, 4 << 20, []int64{1000, 64 << 10, 512 << 10, 4 << 20, 32 << 20}, []int64{1000, 1 << 20, 4 << 20}},
+		"one block is the prompt": {1 << 20, 1 << 20, []int64{64 << 10, 512 << 10, 1 << 20, 4 << 20, 32 << 20}, []int64{1 << 20}},
+		"beyond the bounds":       {16 << 20, 5 << 30, []int64{64 << 10, 512 << 10, 4 << 20, 16 << 20, 32 << 20, maxMessage}, []int64{1 << 20, 8 << 20}},
+	} {
+		b := Budget{BytesPerBlock: c.block, Payload: c.payload}
+		if got := sizesOf(b); !slices.Equal(got, c.curve) || !curveFits(got) {
+			t.Errorf("%s: curve of %v, want %v", name, got, c.curve)
+		}
+		if got := toolSizes(b); !slices.Equal(got, c.tool) {
+			t.Errorf("%s: tools with %v, want %v", name, got, c.tool)
+		}
+	}
+	f := testFleet(2)
+	f.Deploy.Fabric.Transport = "rdma"
+	v := view(t, f, map[record.Key]any{cacheKey(f): layout})
+	b := budgetAhead(v)
+	forward, back := runsOf(f, toolWrite, Edge{"h0", "h1"}, b, true), runsOf(f, toolWrite, Edge{"h1", "h0"}, b, false)
+	if len(forward) != 4 || !forward[3].Both || !slices.Contains(forward[3].Argv, "-b") || len(back) != 3 {
+		t.Errorf("runs %+v and back %+v", forward, back)
+	}
+	for i, r := range forward { // both ends of a run are called alike
+		server := serversOf(f, "h1", b)[r.Server]
+		if len(server) == 0 || slices.Contains(server, "-b") != r.Both || !strings.Contains(strings.Join(server, " "), fmt.Sprintf("-s %d -D 1 -q 4", r.Bytes)) {
+			t.Errorf("run %d: server %q of client %q", i, server, r.Argv)
+		}
+	}
+	if got := runsOf(f, toolUCX, Edge{"h0", "h1"}, b, true); len(got) != 3 || !strings.Contains(strings.Join(got[2].Argv, " "), "-s 8388608 -n 250") {
+		t.Errorf("runs of UCX %+v", got)
+	}
+}
+
+// TestAutoToolIsPlanned: every edge's step is in the plan, and may answer that iperf3 is absent.
+func TestAutoToolIsPlanned(t *testing.T) {
+	for tool, want := range map[string]bool{"iperf3": false, "auto": true} {
+		f := testFleet(2)
+		f.Deploy.Fabric.Tool = tool
+		n := 0
+		for _, s := range planned(t, f) {
+			if s.Yields.Kind() == "tool" {
+				n++
+				if got := strings.Contains(strings.Join(s.Argv, " "), `"optional":true`); got != want {
+					t.Errorf("%s: optional %t in %q", tool, got, s.Argv)
+				}
+			}
+		}
+		if n != 2 {
+			t.Errorf("%s: %d steps", tool, n)
+		}
+	}
+}
+
 // TestHistory takes an earlier sample and its own history into the next request.
 func TestHistory(t *testing.T) {
 	f := testFleet(2)
@@ -116,6 +177,15 @@ func TestHistory(t *testing.T) {
 	got := history(view(t, f, e), Twosome{"h0", "h1"})
 	if len(got) != maxHistory || got[len(got)-1].Forward != p.Forward.Gbps || got[len(got)-1].Time != time.Unix(1000, 0).UTC() || got[0].Forward != 3 {
 		t.Errorf("history %+v", got)
+	}
+	s := ToolSample{Gbps: 9, Fingerprint: "f", History: []Past{{Fingerprint: "f", Forward: 3}}}
+	key := toolKey(toolWrite, Edge{"h0", "h1"})
+	past := toolHistory(view(t, f, map[record.Key]any{key: s}), toolWrite, Edge{"h0", "h1"})
+	if len(past) != 2 || past[0].Forward != 3 || past[1].Forward != 9 || past[1].Time != time.Unix(1000, 0).UTC() {
+		t.Errorf("history of a tool %+v", past)
+	}
+	if past := toolHistory(view(t, f, map[record.Key]any{key: ToolSample{Gbps: 9}}), toolWrite, Edge{"h0", "h1"}); past != nil {
+		t.Errorf("history of what compares with nothing: %v", past)
 	}
 	p.Unreachable = "refused"
 	if got := history(view(t, f, map[record.Key]any{"D/pair/h0/h1": p}), Twosome{"h0", "h1"}); got != nil {

@@ -40,6 +40,7 @@ type tester struct {
 	datagrams *datagrams
 	tools     map[string][]string
 	sys       string // root of sysfs
+	asked     func() // somebody asks: the tester stays
 	mu        sync.Mutex
 	sessions  map[string]*session
 }
@@ -56,7 +57,7 @@ func serve(ctx context.Context, l net.Listener, d *datagrams, tools map[string][
 		context.AfterFunc(ctx, func() { _ = d.conn.Close() })
 		wg.Go(d.serve)
 	}
-	t := &tester{datagrams: d, tools: tools, sys: "/sys", sessions: map[string]*session{}}
+	t := &tester{datagrams: d, tools: tools, sys: "/sys", asked: func() { idle.Reset(idleLimit) }, sessions: map[string]*session{}}
 	seats := make(chan struct{}, maxOpen)
 	for {
 		c, err := l.Accept()
@@ -72,7 +73,7 @@ func serve(ctx context.Context, l net.Listener, d *datagrams, tools map[string][
 			_ = c.Close()
 			continue
 		}
-		idle.Reset(idleLimit)
+		t.asked()
 		wg.Go(func() {
 			defer func() { <-seats }()
 			defer c.Close()
@@ -131,6 +132,7 @@ func (t *tester) open(ctx context.Context, c net.Conn, r *bufio.Reader, first co
 		if err != nil {
 			return
 		}
+		t.asked()
 		_ = c.SetDeadline(time.Now().Add(idleLimit))
 		answer, err := s.answer(line)
 		answer.Op = line.Op
@@ -178,8 +180,8 @@ func (s *session) leave(token string) {
 
 // endTowards is how this host sees another.
 func endTowards(sys, peer string) End {
-	iface, _ := route.Via(peer)
-	return End{Route: route.To(peer), Gateway: route.Gateway(peer), MTU: route.MTU(iface), SpeedMbps: speedOf(sys, iface)}
+	w := route.Towards(sys, peer)
+	return End{Route: w.Route, Gateway: w.Gateway, MTU: w.MTU, SpeedMbps: w.SpeedMbps}
 }
 
 // clean makes an end that another machine told fit to be recorded.

@@ -52,7 +52,8 @@ func (s *session) answer(line control) (control, error) {
 	case "counters":
 		return control{Counters: counters(s.tester.sys, s.iface)}, nil
 	case "tool":
-		return control{}, s.tool(line.Tool)
+		absent, err := s.tool(line.Tool)
+		return control{Absent: absent}, err
 	case "mtu", "train", "count", "got":
 		return s.datagram(line)
 	}

@@ -17,10 +17,11 @@ import (
 	"time"
 
 	"github.com/narwhal-fleet/narwhal/fleet"
+	"github.com/narwhal-fleet/narwhal/gates"
 )
 
 // serving starts a tester on loopback, TCP and UDP on one port; it ends with the test.
-func serving(t *testing.T, tools map[string][]string) string {
+func serving(t testing.TB, tools map[string][]string) string {
 	t.Helper()
 	l, d := listening(t)
 	ctx, cancel := context.WithCancel(t.Context())
@@ -40,7 +41,7 @@ func serving(t *testing.T, tools map[string][]string) string {
 	return l.Addr().String()
 }
 
-func listening(t *testing.T) (net.Listener, *datagrams) {
+func listening(t testing.TB) (net.Listener, *datagrams) {
 	t.Helper()
 	for range 20 { // the TCP port may be taken for UDP
 		l, err := net.Listen("tcp", "127.0.0.1:0")
@@ -56,7 +57,7 @@ func listening(t *testing.T) (net.Listener, *datagrams) {
 	return nil, nil
 }
 
-func limited(t *testing.T) context.Context {
+func limited(t testing.TB) context.Context {
 	t.Helper()
 	ctx, cancel := context.WithTimeout(t.Context(), 30*time.Second)
 	t.Cleanup(cancel)
@@ -98,6 +99,54 @@ func TestMeasurePair(t *testing.T) {
 	}
 	if prints[0] == "" || prints[0] != prints[1] {
 		t.Errorf("fingerprints %v", prints)
+	}
+}
+
+// TestFactsAreWhatALiveLookSees: evidence holds while the look of a later run tells the same
+// of the way, so both must be one text, and it names what the link negotiated.
+func TestFactsAreWhatALiveLookSees(t *testing.T) {
+	q := request(serving(t, nil))
+	q.For = fleet.Duration(100 * time.Millisecond)
+	p, err := MeasurePair(limited(t), q)
+	if err != nil {
+		t.Fatal(err)
+	}
+	b, err := json.Marshal(p)
+	if err != nil {
+		t.Fatal(err)
+	}
+	seen, err := gates.Look(gates.Looking{Root: t.TempDir(), Peers: map[string]string{"h2": "127.0.0.1", "h1": "127.0.0.1"}})
+	if err != nil {
+		t.Fatal(err)
+	}
+	facts := Gate{}.Facts("D/pair/h1/h2", b)
+	want := fmt.Sprintf("lo 127.0.0.1 mtu %d", p.EndA.MTU)
+	for fact, look := range map[string]string{"host/h1/route/h2": "route/h2", "host/h2/route/h1": "route/h1"} {
+		if facts[fact] != want || seen.Facts[look] != want {
+			t.Errorf("%s is %q, a look sees %q, want %q", fact, facts[fact], seen.Facts[look], want)
+		}
+	}
+}
+
+// TestCurveTakesTheSizesAsked: from one block to the payload, as long as its time lasts, and
+// one size at least.
+func TestCurveTakesTheSizesAsked(t *testing.T) {
+	address := serving(t, nil)
+	q := request(address)
+	q.Sizes = []int64{3000, 1 << 20, 5 << 20, maxMessage}
+	p, err := MeasurePair(limited(t), q)
+	if err != nil {
+		t.Fatal(err)
+	}
+	for _, d := range []Direction{p.Forward, p.Back} {
+		if len(d.Curve) == 0 || len(d.Curve) == len(q.Sizes) { // a thousand MiB do not fit in a part of 300 ms
+			t.Errorf("curve %v", d.Curve)
+		}
+		for i, c := range d.Curve {
+			if c.Bytes != q.Sizes[i] || !(c.Seconds > 0) {
+				t.Errorf("point %d is %+v, asked was %d", i, c, q.Sizes[i])
+			}
+		}
 	}
 }
 
@@ -158,20 +207,24 @@ func TestMeasureRefuses(t *testing.T) {
 		"too many streams": func(q *PairRequest) { q.Streams = maxStreams + 1 },
 		"no length":        func(q *PairRequest) { q.For = 0 },
 		"an endless one":   func(q *PairRequest) { q.For = fleet.Duration(time.Hour) },
+		"no size":          func(q *PairRequest) { q.Sizes = []int64{0, 1} },
+		"too large a size": func(q *PairRequest) { q.Sizes = []int64{1, maxMessage + 1} },
+		"sizes that fall":  func(q *PairRequest) { q.Sizes = []int64{8, 4} },
+		"too many sizes":   func(q *PairRequest) { q.Sizes = []int64{1, 2, 3, 4, 5, 6, 7, 8, 9, 10, 11, 12, 13, 14, 15, 16, 17} },
 	} {
 		q := request("127.0.0.1:1")
 		change(&q)
-		if _, err := MeasurePair(limited(t), q); err == nil || !strings.Contains(err.Error(), "want an address") {
+		if _, err := MeasurePair(limited(t), q); err == nil || !strings.Contains(err.Error(), ": want ") {
 			t.Errorf("%s: %v", name, err)
 		}
 	}
 	if _, err := MeasureIncast(limited(t), IncastRequest{Host: "h1"}); err == nil {
 		t.Error("an incast from nobody")
 	}
-	if _, err := MeasureTool(limited(t), ToolRequest{Tool: "rm", Argv: []string{"rm"}, For: 1}); err == nil {
+	if _, err := MeasureTool(limited(t), toolRequest("rm", "", "rm")); err == nil {
 		t.Error("a tool that is none")
 	}
-	if _, err := MeasureTool(limited(t), ToolRequest{Tool: toolIperf, Argv: []string{"rm"}, For: 1}); err == nil {
+	if _, err := MeasureTool(limited(t), toolRequest(toolIperf, "", "rm")); err == nil {
 		t.Error("a tool that is called otherwise")
 	}
 }
@@ -469,6 +522,36 @@ func TestTesterEndsWhenNobodyAsks(t *testing.T) {
 	})
 }
 
+// TestTesterStaysWhileItIsAsked: a session that asks keeps it, though nobody connects anew.
+func TestTesterStaysWhileItIsAsked(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		l := &pipes{conns: make(chan net.Conn), done: make(chan struct{})}
+		begin := time.Now()
+		ended := make(chan time.Duration, 1)
+		go func() {
+			if err := serve(t.Context(), l, nil, nil); err != nil {
+				t.Error(err)
+			}
+			ended <- time.Since(begin)
+		}()
+		ours, theirs := net.Pipe()
+		l.conns <- addressed{theirs}
+		r := bufio.NewReader(ours)
+		if _, err := ask(ours, r, control{Op: "open", Token: newToken()}); err != nil {
+			t.Fatal(err)
+		}
+		for range 2 {
+			time.Sleep(9 * time.Minute)
+			if _, err := ask(ours, r, control{Op: "ping"}); err != nil {
+				t.Fatal(err)
+			}
+		}
+		if at := <-ended; at != 28*time.Minute {
+			t.Errorf("it ended after %s, want 10 minutes after the last question at 18", at)
+		}
+	})
+}
+
 func TestAcceptErrorEndsTheTester(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		l := &pipes{conns: make(chan net.Conn), done: make(chan struct{})}
@@ -497,7 +580,7 @@ func FuzzHandle(f *testing.F) {
 	}
 	f.Fuzz(func(t *testing.T, b []byte) {
 		ours, theirs := net.Pipe()
-		tester := &tester{sys: t.TempDir(), sessions: map[string]*session{}}
+		tester := &tester{sys: t.TempDir(), asked: func() {}, sessions: map[string]*session{}}
 		done := make(chan struct{})
 		go func() {
 			defer close(done)

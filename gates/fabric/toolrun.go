@@ -17,9 +17,34 @@ type ToolRequest struct {
 	Tool    string         `json:"tool"`
 	From    string         `json:"from"`
 	To      string         `json:"to"`
-	Address string         `json:"address"` // of the tester that starts the server
-	Argv    []string       `json:"argv"`    // of the client
-	For     fleet.Duration `json:"for"`
+	Address string         `json:"address"` // of the tester that starts the servers
+	Runs    []ToolRun      `json:"runs"`
+	Repeats int            `json:"repeats"` // of each run
+	For     fleet.Duration `json:"for"`     // length of one run
+	// Optional makes a tool that is not installed an answer and no error.
+	Optional bool   `json:"optional,omitempty"`
+	History  []Past `json:"history,omitempty"`
+}
+
+// ToolRun is one way of running the tool.
+type ToolRun struct {
+	Server string   `json:"server"`          // name of its server's command at the tester
+	Bytes  int64    `json:"bytes,omitempty"` // of one message, 0 = the tool has none
+	Both   bool     `json:"both,omitempty"`
+	Argv   []string `json:"argv"` // of the client
+}
+
+// fits tells of a request that can be run.
+func (q ToolRequest) fits() bool {
+	if _, known := tools[q.Tool]; !known || len(q.Runs) < 1 || len(q.Runs) > maxRuns || q.Repeats < 1 || q.Repeats > toolRepeats || q.For <= 0 || q.For.D() > maxPhase {
+		return false
+	}
+	for _, r := range q.Runs {
+		if len(r.Argv) == 0 || r.Argv[0] != q.Tool {
+			return false
+		}
+	}
+	return true
 }
 
 const (
@@ -32,29 +57,82 @@ const (
 	toolAtOnce = time.Second
 )
 
-// MeasureTool lets the tester start the tool's server and runs the client.
+// MeasureTool lets the tester start the tool's server and runs the client, for each run and
+// repeat anew.
 func MeasureTool(ctx context.Context, q ToolRequest) (ToolSample, error) {
-	s := ToolSample{Tool: q.Tool, From: q.From, To: q.To, Argv: q.Argv}
-	t, known := tools[q.Tool]
-	if !known || len(q.Argv) == 0 || q.Argv[0] != q.Tool || q.For <= 0 || q.For.D() > maxPhase {
-		return s, fmt.Errorf("measure %s → %s: %q is no tool of this version", q.From, q.To, printable(q.Tool, 32))
+	s := ToolSample{Tool: q.Tool, From: q.From, To: q.To}
+	if !q.fits() {
+		return s, fmt.Errorf("measure %s → %s: %q is no tool of this version, or its runs are none", q.From, q.To, printable(q.Tool, 32))
 	}
-	m, _, err := open(ctx, q.Address)
+	if _, err := exec.LookPath(q.Tool); err != nil && q.Optional {
+		s.Absent = q.From
+		return s, nil
+	}
+	m, end, err := open(ctx, q.Address)
 	if err != nil {
 		return s, fmt.Errorf("measure %s → %s: %w", q.From, q.To, err)
 	}
 	defer m.close() // ends the server
-	if _, err := m.ask(control{Op: "tool", Tool: q.Tool}); err != nil {
-		return s, fmt.Errorf("measure %s → %s: %w", q.From, q.To, err)
+	for _, run := range q.Runs {
+		absent, err := s.take(ctx, m, q, run)
+		switch {
+		case err != nil:
+			return s, fmt.Errorf("measure %s → %s: %w", q.From, q.To, err)
+		case absent && q.Optional:
+			s.Absent = q.To
+			return s, nil
+		case absent:
+			return s, fmt.Errorf("measure %s → %s: start %s: it is not installed on %s", q.From, q.To, q.Tool, q.To)
+		}
+	}
+	s.NotMeasured = tools[q.Tool].lacks
+	s.Fingerprint = digest(s.Tool, s.Version, s.From, s.To, q.Runs, q.Repeats, m.end.way(), end.way())
+	for _, h := range q.History {
+		if h.Fingerprint == s.Fingerprint {
+			s.History = append(s.History, h)
+		}
+	}
+	return s, nil
+}
+
+// take makes all repeats of one run. absent tells that the other end has no such program.
+func (s *ToolSample) take(ctx context.Context, m *measuring, q ToolRequest, run ToolRun) (absent bool, err error) {
+	rates := ToolRates{Bytes: run.Bytes, Both: run.Both, Argv: run.Argv}
+	for range q.Repeats {
+		r, absent, err := m.runTool(ctx, q, run)
+		if err != nil || absent {
+			return absent, err
+		}
+		rates.Repeat = append(rates.Repeat, r.gbps)
+		s.Retransmits, s.Version = s.Retransmits+r.retransmits, r.version
+	}
+	s.keep(rates)
+	return false, nil
+}
+
+// keep adds a run; the one of mainBytes, or of no size, is the edge's rate.
+func (s *ToolSample) keep(r ToolRates) {
+	mid, spread := centre(r.Repeat)
+	r.Gbps = mid
+	if !r.Both && (r.Bytes == mainBytes || r.Bytes == 0) {
+		s.Gbps, s.Spread, s.Argv = mid, spread, r.Argv
+	}
+	if r.Bytes > 0 {
+		s.Runs = append(s.Runs, r)
+	}
+}
+
+// runTool is one repeat, with a server of its own.
+func (m *measuring) runTool(ctx context.Context, q ToolRequest, run ToolRun) (r reading, absent bool, err error) {
+	_ = m.c.SetDeadline(time.Now().Add(maxPhase)) // of each repeat
+	answer, err := m.ask(control{Op: "tool", Tool: run.Server})
+	if err != nil || answer.Absent {
+		return reading{}, answer.Absent, err
 	}
 	limited, cancel := context.WithTimeout(ctx, q.For.D()+toolGrace)
 	defer cancel()
-	r, err := untilServed(limited, t, q.Argv)
-	if err != nil {
-		return s, fmt.Errorf("measure %s → %s: %w", q.From, q.To, err)
-	}
-	s.Gbps, s.Retransmits, s.Version = r.gbps, r.retransmits, r.version
-	return s, nil
+	r, err = untilServed(limited, tools[q.Tool], run.Argv)
+	return r, false, err
 }
 
 // untilServed runs a client, again while it ends at once without a reading: iperf3 exits 0
@@ -117,20 +195,24 @@ func (b *bounded) Write(p []byte) (int, error) {
 }
 
 // tool starts the server that the tester's command line names; the session's end, or
-// another tool, ends it.
-func (s *session) tool(name string) error {
+// another tool, ends it. absent tells that the program is not installed here.
+func (s *session) tool(name string) (absent bool, err error) {
 	argv := s.tester.tools[name]
 	if len(argv) == 0 {
-		return fmt.Errorf("this tester starts no %q", printable(name, 32))
+		return false, fmt.Errorf("this tester starts no %q", printable(name, 64))
 	}
 	if s.stop != nil {
 		s.stop()
+		s.stop = nil
 	}
 	ctx, cancel := context.WithCancel(s.ctx)
 	c := command(ctx, argv)
 	if err := c.Start(); err != nil {
 		cancel()
-		return fmt.Errorf("start %s: %w", name, err)
+		if errors.Is(err, exec.ErrNotFound) {
+			return true, nil
+		}
+		return false, fmt.Errorf("start %s: %w", name, err)
 	}
 	ended := make(chan struct{})
 	go func() {
@@ -138,5 +220,5 @@ func (s *session) tool(name string) error {
 		_ = c.Wait()
 	}()
 	s.stop = func() { cancel(); <-ended }
-	return nil
+	return false, nil
 }

@@ -15,6 +15,9 @@ type tool struct {
 	server func(toolCall) []string
 	client func(toolCall) []string
 	parse  func([]byte) (reading, error)
+	sized  bool     // sends messages of a size, and so is run with several
+	duplex bool     // can send both ways at once, and then tells the sum
+	lacks  []string // what of gate D's promise it cannot measure
 }
 
 // toolCall is what the two commands of a tool depend on.
@@ -23,6 +26,8 @@ type toolCall struct {
 	Port     int
 	Streams  int
 	For      time.Duration
+	Bytes    int64  // of one message
+	Both     bool   // both directions at once
 	Device   string // RDMA device and port, "mlx5_0:1"
 	GID      int    // index, −1 = the tool's choice
 }
@@ -57,17 +62,21 @@ var tools = map[string]tool{
 	toolUCX: {
 		server: func(c toolCall) []string { return []string{toolUCX, "-p", strconv.Itoa(c.Port)} },
 		client: func(c toolCall) []string {
-			return []string{toolUCX, c.To, "-p", strconv.Itoa(c.Port), "-t", "ucp_put_bw", "-s", strconv.Itoa(perftestBytes), "-n", "2000", "-w", "50", "-f"}
+			return []string{toolUCX, c.To, "-p", strconv.Itoa(c.Port), "-t", "ucp_put_bw", "-s", strconv.FormatInt(c.Bytes, 10), "-n", strconv.FormatInt(iterations(c.Bytes), 10), "-w", "50", "-f"}
 		},
-		parse: parseUCX,
+		parse: parseUCX, sized: true, lacks: append([]string{"both directions at once"}, lacking...),
 	},
 }
 
-const perftestBytes = 1 << 20
+// lacking is what a tool that fills the way between two ends cannot tell.
+var lacking = []string{"the time of one message on an idle link", "all hosts sending to one", "the edge while engines decode"}
 
 func perftest(name string) tool {
 	common := func(c toolCall, bind string) []string {
-		argv := []string{name, "-p", strconv.Itoa(c.Port), "-s", strconv.Itoa(perftestBytes), "-D", seconds(c.For), "-q", strconv.Itoa(c.Streams), "-F", "--report_gbits", "--bind_source_ip", bind}
+		argv := []string{name, "-p", strconv.Itoa(c.Port), "-s", strconv.FormatInt(c.Bytes, 10), "-D", seconds(c.For), "-q", strconv.Itoa(c.Streams), "-F", "--report_gbits", "--bind_source_ip", bind}
+		if c.Both {
+			argv = append(argv, "-b")
+		}
 		if device, port, ok := cut(c.Device, ':'); ok {
 			argv = append(argv, "-d", device, "-i", port)
 		} else if c.Device != "" {
@@ -84,7 +93,7 @@ func perftest(name string) tool {
 	return tool{
 		server: func(c toolCall) []string { return common(c, c.To) },
 		client: func(c toolCall) []string { return append(common(c, c.From), c.To) },
-		parse:  parsePerftest,
+		parse:  parsePerftest, sized: true, duplex: true, lacks: append([]string{"each direction's share while both run"}, lacking...),
 	}
 }
 
@@ -110,16 +119,22 @@ func toolsOf(fab fleet.Fabric) []string {
 	case "ucx":
 		return []string{toolUCX}
 	}
-	if fab.Tool == toolIperf {
+	if fab.Tool == toolIperf || fab.Tool == toolAuto {
 		return []string{toolIperf}
 	}
 	return nil
 }
 
+// toolAuto lets iperf3 measure every edge both of whose hosts have it.
+const toolAuto = "auto"
+
+// optional tells of a tool that a host may lack.
+func optional(fab fleet.Fabric, name string) bool { return name == toolIperf && fab.Tool == toolAuto }
+
 // callOf fills in a tool's call for one edge.
 func callOf(f fleet.Fleet, e Edge) toolCall {
 	fab := f.Deploy.Fabric
-	c := toolCall{To: f.FabricAddress(e.To), Port: ToolPort(f, e.To), Streams: fab.Streams, For: fab.Sample.D(), Device: fab.Device, GID: -1}
+	c := toolCall{To: f.FabricAddress(e.To), Port: ToolPort(f, e.To), Streams: fab.Streams, For: fab.Sample.D(), Bytes: mainBytes, Device: fab.Device, GID: -1}
 	if fab.GIDIndex != nil {
 		c.GID = *fab.GIDIndex
 	}

@@ -124,6 +124,11 @@ func FuzzParse(f *testing.F) {
 	})
 }
 
+// toolRequest is one run of a tool by a server's name.
+func toolRequest(tool, address string, argv ...string) ToolRequest {
+	return ToolRequest{Tool: tool, From: "h1", To: "h2", Address: address, Runs: []ToolRun{{Server: tool, Argv: argv}}, Repeats: 1, For: fleet.Duration(time.Second)}
+}
+
 // TestToolRuns drives real commands where they are installed: iperf3.
 func TestToolRuns(t *testing.T) {
 	if _, err := exec.LookPath(toolIperf); err != nil {
@@ -134,7 +139,7 @@ func TestToolRuns(t *testing.T) {
 	}
 	c := toolCall{From: "127.0.0.1", To: "127.0.0.1", Port: freePort(t), Streams: 2, For: time.Second}
 	address := serving(t, map[string][]string{toolIperf: tools[toolIperf].server(c)})
-	q := ToolRequest{Tool: toolIperf, From: "h1", To: "h2", Address: address, Argv: tools[toolIperf].client(c), For: fleet.Duration(time.Second)}
+	q := toolRequest(toolIperf, address, tools[toolIperf].client(c)...)
 	for range 2 { // the server ends with its session, and another begins
 		s, err := MeasureTool(limited(t), q)
 		if err != nil {
@@ -157,7 +162,7 @@ func TestToolsThatFail(t *testing.T) {
 	}
 	script(toolWrite, "cat")
 	address := serving(t, map[string][]string{toolWrite: {"sleep", "60"}, toolUCX: {filepath.Join(dir, "missing")}})
-	q := ToolRequest{Tool: toolWrite, Address: address, Argv: []string{toolWrite}, For: fleet.Duration(time.Second)}
+	q := toolRequest(toolWrite, address, toolWrite)
 	for text, want := range map[string]string{
 		"sleep 1.1; echo nothing of use":                      "no table of figures",
 		"sleep 1.1; yes | head -c 9000000":                    "prints more than",
@@ -168,12 +173,79 @@ func TestToolsThatFail(t *testing.T) {
 			t.Errorf("%q: %v, want %q", text, err, want)
 		}
 	}
-	q.Tool, q.Argv = toolUCX, []string{toolUCX}
+	q = toolRequest(toolUCX, address, toolUCX)
 	if _, err := MeasureTool(limited(t), q); err == nil || !strings.Contains(err.Error(), "start ucx_perftest") {
 		t.Errorf("a server that is not installed: %v", err)
 	}
-	q.Tool, q.Argv = toolRead, []string{toolRead}
+	q = toolRequest(toolRead, address, toolRead)
 	if _, err := MeasureTool(limited(t), q); err == nil || !strings.Contains(err.Error(), "starts no") {
 		t.Errorf("a server that was not planned: %v", err)
+	}
+}
+
+// TestSizedToolRuns: each size and both directions are run as often as asked, with a server of
+// its own each; the edge's rate is the median of those of 1 MiB, and what is compared with
+// later samples names the commands.
+func TestSizedToolRuns(t *testing.T) {
+	dir := t.TempDir()
+	t.Setenv("PATH", dir+":"+os.Getenv("PATH"))
+	// The client tells a rate that follows from its size, and counts its runs in a file.
+	script := `#!/bin/sh
+[ "$1" = -p ] || exit 9
+echo run >>"` + dir + `/$4$6"
+n=$(wc -l <"` + dir + `/$4$6")
+printf ' #bytes     #iterations    BW peak[Gb/sec]    BW average[Gb/sec]   MsgRate[Mpps]\n %s 100 0 %s 0\n' "$4" "$(($4 / 1024 + n))"
+`
+	if err := os.WriteFile(filepath.Join(dir, toolWrite), []byte(script), 0o755); err != nil {
+		t.Fatal(err)
+	}
+	servers := map[string][]string{}
+	q := toolRequest(toolWrite, "")
+	q.Runs, q.Repeats = nil, 3
+	for _, k := range []kind{{bytes: 64 << 10}, {bytes: mainBytes}, {bytes: mainBytes, both: true}} {
+		argv := tools[toolWrite].client(toolCall{Port: 1, Bytes: k.bytes, Both: k.both, For: time.Second, GID: -1})
+		if k.both {
+			argv[6] = "both" // in place of its length, for the script
+		}
+		servers[k.server(toolWrite)] = []string{"sleep", "60"}
+		q.Runs = append(q.Runs, ToolRun{Server: k.server(toolWrite), Bytes: k.bytes, Both: k.both, Argv: argv})
+	}
+	q.Address = serving(t, servers)
+	s, err := MeasureTool(limited(t), q)
+	if err != nil {
+		t.Fatal(err)
+	}
+	if s.Gbps != 1026 || s.Spread <= 0 || len(s.Runs) != 3 || s.Runs[0].Gbps != 66 || s.Runs[2].Gbps != 1026 || !s.Runs[2].Both || len(s.Runs[1].Repeat) != 3 || len(s.NotMeasured) != 4 || s.Fingerprint == "" || s.Absent != "" {
+		t.Errorf("sample %+v", s)
+	}
+	q.History = []Past{{Fingerprint: s.Fingerprint, Forward: 1}, {Fingerprint: "another", Forward: 2}}
+	if again, err := MeasureTool(limited(t), q); err != nil || len(again.History) != 1 || again.Fingerprint != s.Fingerprint {
+		t.Errorf("history %+v, %v", again.History, err)
+	}
+	q.Runs[1].Argv = append(q.Runs[1].Argv, "-x", "1")
+	if other, err := MeasureTool(limited(t), q); err != nil || len(other.History) != 0 {
+		t.Errorf("history of other commands: %+v, %v", other.History, err)
+	}
+}
+
+// TestOptionalTool: where the fleet leaves a tool open, one that an end lacks is an answer that
+// names the end; else it is an error.
+func TestOptionalTool(t *testing.T) {
+	dir := t.TempDir()
+	q := toolRequest(toolIperf, serving(t, map[string][]string{toolIperf: {filepath.Join("no-such-program-of-any-host")}}), toolIperf)
+	t.Setenv("PATH", dir)
+	q.Optional = true
+	if s, err := MeasureTool(limited(t), q); err != nil || s.Absent != "h1" {
+		t.Errorf("not on the asking host: %+v, %v", s, err)
+	}
+	if err := os.WriteFile(filepath.Join(dir, toolIperf), []byte("#!/bin/sh\n"), 0o755); err != nil {
+		t.Fatal(err)
+	}
+	if s, err := MeasureTool(limited(t), q); err != nil || s.Absent != "h2" {
+		t.Errorf("not on the other host: %+v, %v", s, err)
+	}
+	q.Optional = false
+	if _, err := MeasureTool(limited(t), q); err == nil || !strings.Contains(err.Error(), "not installed on h2") {
+		t.Errorf("a tool that must be there: %v", err)
 	}
 }

@@ -21,7 +21,7 @@ const (
 	maxOpen     = 8 * maxStreams   // connections at one time; more are closed at once
 	maxRoute    = 128              // bytes kept of a route that the other end tells
 	maxPhase    = 10 * time.Minute // of one transfer
-	maxMessage  = 64 << 20         // bytes of one message of the curve
+	maxMessage  = 1 << 30          // bytes of one message of the curve
 	maxTrain    = 4096             // datagrams of one train
 	maxSessions = 256
 	pings       = 20
@@ -44,7 +44,7 @@ const (
 //	train    the tester sends datagrams to the asker
 //	count    counts arriving datagrams from nothing
 //	got      answered with the datagrams that came since
-//	tool     starts the server of another tool
+//	tool     starts a server of another tool, by its name in the tester's command line
 type control struct {
 	Op       string           `json:"op"`
 	Token    string           `json:"token,omitempty"`
@@ -60,6 +60,7 @@ type control struct {
 	Overrun  int              `json:"overrun,omitempty"`
 	Pace     time.Duration    `json:"pace_ns,omitempty"`
 	Tool     string           `json:"tool,omitempty"`
+	Absent   bool             `json:"absent,omitempty"` // the tool is not installed
 	Error    string           `json:"error,omitempty"`
 }
 

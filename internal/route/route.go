@@ -9,30 +9,31 @@ import (
 	"net/netip"
 )
 
-// To returns "interface source" of the route to an address, as "eth1 192.0.2.11".
-// The destination is an IP address or a name that resolves.
-func To(dst string) string {
-	iface, src := Via(dst)
-	if src == "" {
-		return "unknown"
-	}
-	return iface + " " + src
+// unknown is a route that cannot be told.
+const unknown = "unknown"
+
+// Via returns the interface and the source address of the route, "" when unknown. The
+// destination is an IP address or a name that resolves.
+func Via(dst string) (iface, src string) {
+	iface, src, _ = choose(dst)
+	return iface, src
 }
 
-// Via returns the interface and the source address of the route, "" when unknown.
-// Connecting a UDP socket makes the kernel choose both without a packet.
-func Via(dst string) (iface, src string) {
+// choose connects a UDP socket, which makes the kernel choose interface and source without a
+// packet. to is the address that a name stands for.
+func choose(dst string) (iface, src, to string) {
 	conn, err := net.Dial("udp", net.JoinHostPort(dst, "9"))
 	if err != nil {
-		return "", ""
+		return "", "", ""
 	}
 	defer conn.Close()
 	local, ok := conn.LocalAddr().(*net.UDPAddr)
-	if !ok {
-		return "", ""
+	remote, ok2 := conn.RemoteAddr().(*net.UDPAddr)
+	if !ok || !ok2 {
+		return "", "", ""
 	}
 	ip := local.AddrPort().Addr().Unmap()
-	return owner(ip), ip.String()
+	return owner(ip), ip.String(), remote.IP.String()
 }
 
 // owner names the interface that holds the address.

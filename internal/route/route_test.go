@@ -15,11 +15,11 @@ func TestLoopback(t *testing.T) {
 	if err != nil || i.Flags&net.FlagLoopback == 0 {
 		t.Errorf("interface %q, %v", iface, err)
 	}
-	if got := To("127.0.0.1"); got != iface+" 127.0.0.1" {
+	if got := Towards(Sys, "127.0.0.1").Route; got != iface+" 127.0.0.1" {
 		t.Errorf("route %q", got)
 	}
 	// Another address of the same network has no interface of its own, and is still loopback.
-	if got := To("127.1.2.3"); !strings.HasPrefix(got, iface+" ") {
+	if got := Towards(Sys, "127.1.2.3").Route; !strings.HasPrefix(got, iface+" ") {
 		t.Errorf("route %q", got)
 	}
 	if MTU(iface) != i.MTU {
@@ -51,7 +51,7 @@ func TestOwnAddresses(t *testing.T) {
 
 func TestUnknown(t *testing.T) {
 	for _, dst := range []string{"fe80::1%no-such-interface", "a:b:c"} {
-		if got := To(dst); got != "unknown" {
+		if got := Towards(Sys, dst).Route; got != "unknown" {
 			t.Errorf("%q: %q", dst, got)
 		}
 	}
