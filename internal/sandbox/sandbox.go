@@ -14,6 +14,7 @@ import (
 	"fmt"
 	"os"
 	"path/filepath"
+	"slices"
 	"sync"
 	"time"
 
@@ -148,6 +149,7 @@ func plan(dir string, n, engines int) ([]Host, error) {
 	for i := range hosts {
 		id := fmt.Sprintf("host-%d", i+1)
 		p := ports[each*i:][:each]
+		apart(p, ports)
 		home := filepath.Join(dir, "hosts", id)
 		hosts[i] = Host{ID: id, Home: home, Root: filepath.Join(home, "narwhal"),
 			Ports: Ports{SSH: p[0], Engine: p[1], Side: p[2], Sidecar: p[3], Fabric: p[4], Router: p[5]}}
@@ -156,6 +158,17 @@ func plan(dir string, n, engines int) ([]Host, error) {
 		}
 	}
 	return hosts, nil
+}
+
+// apart makes the fifth of a host's ports, which is the fabric's, one whose next port is none of all: another
+// tool's server takes that.
+func apart(host, all []int) {
+	for i := range host {
+		if !slices.Contains(all, host[i]+1) {
+			host[4], host[i] = host[i], host[4]
+			return
+		}
+	}
 }
 
 func (s *Sandbox) start(cfg Config, h *Host, user loopback.Key) error {
